@@ -31,9 +31,13 @@ def check(view: host_view.HostView,
           aggregates: abc.Collection[objects.Aggregate]) -> finding.Findings:
     """Yield a finding if the aggregates in Nova and in Placement differ.
 
+    Other aggregates of the host are not compared: in Placement, providers
+    share resources by them.
+
     :param aggregates: host aggregates that restrict requests
     """
     names = {each.uuid: each.name for each in aggregates}
+    # UUIDs of the compared aggregates of the host, in Nova and in Placement.
     expected = {each.uuid for each in aggregates if view.name in each.hosts}
     present = names.keys() & set(view.provider_aggregates)
     if expected == present:

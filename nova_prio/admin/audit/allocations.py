@@ -35,10 +35,15 @@ _ORPHANED = repairs.AllocationFault('orphaned_allocation', at_all_hosts=True)
 
 def check(view: host_view.HostView,
           client: report.SchedulerReportClient) -> finding.Findings:
-    """Yield the findings of the allocations at a host."""
+    """Yield the findings of the allocations at a host.
+
+    A consumer is the UUID of an instance or of a migration.
+    """
     # These allocations belong to no instance or migration of the host.
     for consumer in sorted(view.allocations.keys() - view.consumers):
         resources = view.allocations[consumer]
+        # Without VCPU, PCPU, MEMORY_MB and DISK_GB, the allocation is not one
+        # that Nova makes for a flavor, and none of the faults applies.
         if not allocations.select_managed(resources):
             continue
         placement = finding.format_amounts(resources)
@@ -61,10 +66,15 @@ def check(view: host_view.HostView,
 def _check_instances(
         view: host_view.HostView,
         client: report.SchedulerReportClient) -> finding.Findings:
-    """Yield a finding for each instance with unexpected allocations."""
+    """Yield a finding for each instance with unexpected allocations.
+
+    Compare VCPU, PCPU, MEMORY_MB and DISK_GB, which the flavor decides. Skip
+    instances that are being changed or moved.
+    """
     for instance, expected in allocations.find_drifted(
             view.context, view.instances_at_rest, view.total_allocations,
             view.classes):
+        # Leave out the amounts of other resource classes.
         present = allocations.select_managed(
             view.total_allocations.get(instance.uuid, {}))
         notes = []
@@ -72,6 +82,7 @@ def _check_instances(
             notes.append('"nova-manage placement heal_allocations" would ask '
                          'for VCPU, because it ignores that the image pins '
                          'this instance.')
+        # UUIDs of the resource providers that share disks with the host.
         if view.sharing:
             # The view read shared disks at another time than the other
             # amounts: read all amounts of the instance again.
@@ -103,7 +114,7 @@ def _choose_kind(present: abc.Mapping[str, int],
         return 'missing_allocation'
     surplus = collections.Counter(present)
     surplus.subtract(expected)
-    # VCPU in place of PCPU, or the reverse.
+    # VCPU in place of PCPU, or the reverse: one surplus, one equal shortage.
     if surplus[orc.PCPU] and surplus[orc.PCPU] == -surplus[orc.VCPU]:
         return 'wrong_class'
     return 'wrong_amount'
@@ -138,32 +149,46 @@ def _find_fault(view: host_view.HostView, client: report.SchedulerReportClient,
         if migration:
             return _find_migration_fault(migration)
         return None if _is_of_other_service(client, consumer) else _ORPHANED
-    instance = migration_states.get_if_idle(instance._context, consumer)
-    if instance is None or allocations.migration_has_allocations(
-            instance, client):
+    # The context of an object targets the cell that the object was read from.
+    idle_instance = migration_states.get_if_idle(instance._context, consumer)
+    # Nova may still work on the instance, and correct the allocation.
+    if idle_instance is None:
         return None
-    if instance.host is None and instance.vm_state in (
+    # After a failed move, Nova moves the allocations of the migration back to
+    # the instance. If the audit wrote to the instance before, Nova could not.
+    if allocations.migration_has_allocations(idle_instance, client):
+        return None
+    has_no_host = idle_instance.host is None
+    # Such an instance must not have allocations at any host.
+    if has_no_host and idle_instance.vm_state in (
             vm_states.SHELVED_OFFLOADED, vm_states.ERROR):
         return _LEFT_OVER
     # An instance that is being built gets its host after its allocation.
-    if (instance.host in (None, view.name) or
-            _was_evacuated(instance, view.name)):
+    if has_no_host or idle_instance.host == view.name:
         return None
+    if _was_evacuated(idle_instance, view.name):
+        return None
+    # The instance is on another host: only its allocation here is wrong.
     return _LEFT_BY_MOVE
 
 
 def _find_migration_fault(
         migration: objects.Migration) -> repairs.AllocationFault | None:
     """Return why a migration must not have allocations, or None."""
+    # The context of an object targets the cell that the object was read from.
     instance = host_view.find_instance(
         migration._context, migration.instance_uuid)
     # If the instance was deleted, its migration may still be open.
     if instance is None:
         return _LEFT_OVER
-    is_idle = migration_states.get_if_idle(instance._context, instance.uuid)
-    if (migration_states.is_open(migration) or not is_idle or
+    idle_instance = migration_states.get_if_idle(
+        instance._context, instance.uuid)
+    # Nova may still work on the migration. Or the audit must end it first.
+    if (migration_states.is_open(migration) or idle_instance is None or
             migrations.needs_allocations(instance, migration)):
         return None
+    # After a failed move, the instance is still on the source host: the repair
+    # gives it the allocations back that the migration had meanwhile.
     if migration_states.has_stayed(instance, migration):
         return _LEFT_OVER._replace(owner=instance.uuid)
     return _LEFT_OVER
@@ -184,6 +209,8 @@ def _was_evacuated(instance: objects.Instance, host: str) -> bool:
     When the source host starts again, Nova deletes the allocation of an
     evacuated instance. Nova also sets the status of the migration from "done"
     to "completed".
+
+    :param host: name of the source host
     """
     return bool(objects.MigrationList.get_by_filters(instance._context, {
         'instance_uuid': instance.uuid, 'source_compute': host,

@@ -100,7 +100,10 @@ def set_host(host: str, findings: abc.Iterable[Finding]) -> list[Finding]:
 
 
 def format_amounts(amounts: abc.Mapping[str, float | str]) -> str:
-    """Return numbers by name as "PCPU=2 VCPU=1", or "nothing"."""
+    """Return numbers by name as "PCPU=2 VCPU=1", or "nothing".
+
+    :param amounts: name -> number, or a number as a text
+    """
     return ' '.join('%s=%s' % item
                     for item in sorted(amounts.items())) or 'nothing'
 

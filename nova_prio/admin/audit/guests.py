@@ -61,12 +61,15 @@ class GuestHost(typing.NamedTuple):
                 'host/topology/cells/cell'):
             cpus = [int(cpu.get('id')) for cpu in cell.iter('cpu')]
             cells.append(frozenset(cpus))
-        return cls(
-            cpus=capacity.HostCPUs(
-                dedicated, shared, ratio=capacity.parse_ratio(1),
-                mix=conf.cpu_priority_mix_enable),
-            cells=cells, low_emulator=frozenset(
-                config_checks.get_low_emulator_set(conf) or shared))
+        # The checks of guests need no allocation ratio, so any value will do.
+        host_cpus = capacity.HostCPUs(
+            dedicated, shared, ratio=capacity.parse_ratio(1),
+            mix=conf.cpu_priority_mix_enable)
+        # The emulator and I/O threads of low-priority guests run on the CPUs
+        # of the option low_emulator_set, if it is set.
+        low_emulator = config_checks.get_low_emulator_set(conf) or shared
+        return cls(cpus=host_cpus, cells=cells,
+                   low_emulator=frozenset(low_emulator))
 
     def is_pinned(self, cpus: frozenset[int] | None) -> bool:
         """Return whether a vCPU is pinned to one CPU that is not shared.
@@ -99,6 +102,7 @@ def check(host: GuestHost, guests: abc.Collection[guest_xml.Guest],
                 yield finding.Finding(
                     'unknown_guest', guest.uuid, needed='no guest',
                     libvirt='running')
+        # These instances have no task and no open migration.
         instances = {instance.uuid: instance
                      for instance in view.instances_at_rest}
         # Skip guests whose instance is unknown, or is being changed or moved.
@@ -109,11 +113,14 @@ def check(host: GuestHost, guests: abc.Collection[guest_xml.Guest],
             instance = instances[guest.uuid]
             priority = flavor_specs.get_priority(instance.flavor.extra_specs)
             yield from _check_pins(guest, instance)
+        # The partition is the cgroup of all guests of a priority.
         expected = guest_xml.PARTITIONS.get(priority)
-        # An ordinary guest may be in any partition but those of a priority.
-        if expected != guest.partition and (
-                expected or
-                guest.partition in guest_xml.PARTITIONS.values()):
+        if expected is None:
+            # An ordinary guest may be in any other partition.
+            is_wrong = guest.partition in guest_xml.PARTITIONS.values()
+        else:
+            is_wrong = guest.partition != expected
+        if is_wrong:
             yield finding.Finding(
                 'wrong_partition', guest.uuid,
                 needed=expected or 'none of a priority',
@@ -129,19 +136,22 @@ def _check_pins(guest: guest_xml.Guest,
     """Yield a finding if the pins of the guest differ from those in Nova."""
     if instance.numa_topology is None:
         return
+    # vCPU -> CPU to which it should be pinned.
     pins: dict[int, int] = {}
     for cell in instance.numa_topology.cells:
         pins.update(cell.cpu_pinning or {})
+    # vCPU -> CPUs where it may run, None for all CPUs.
     cpus_of_vcpu = dict(enumerate(guest.vcpus))
     if any(cpus_of_vcpu.get(vcpu) != {cpu} for vcpu, cpu in pins.items()):
-        # None stands for all CPUs.
-        present: set[int] | None = set()
+        limited: set[int] = set()
+        has_unlimited = False
         for vcpu in pins.keys() & cpus_of_vcpu.keys():
             cpus = cpus_of_vcpu[vcpu]
-            if cpus is None or present is None:
-                present = None
+            if cpus is None:
+                has_unlimited = True
             else:
-                present |= cpus
+                limited |= cpus
+        present = None if has_unlimited else limited
         yield finding.Finding(
             'other_cpus', guest.uuid, compute=_format_cpus(pins.values()),
             libvirt=_format_cpus(present))
@@ -150,6 +160,10 @@ def _check_pins(guest: guest_xml.Guest,
 def _check_cpus(host: GuestHost, guest: guest_xml.Guest,
                 priority: str | None) -> finding.Findings:
     """Yield a finding for pinned vCPUs, and one for all other threads.
+
+    A vCPU that is not pinned to one CPU floats: it may run on several. This
+    package chooses the CPUs of the emulator and I/O threads only for
+    low-priority guests, so that these threads do not run beside pinned vCPUs.
 
     :param priority: 'high', 'low', or None for an ordinary guest
     """
@@ -162,13 +176,19 @@ def _check_cpus(host: GuestHost, guest: guest_xml.Guest,
             'cpu_outside', guest.uuid,
             needed=_format_cpus(host.cpus.dedicated),
             libvirt=_format_cpus(outside))
-    floating = [(cpus, _get_expected_cpus(host, guest, cpus, priority))
-                for cpus in guest.vcpus if not host.is_pinned(cpus)]
+    # (present CPUs, expected CPUs) of each vCPU or thread that floats.
+    floating = []
+    for cpus in guest.vcpus:
+        if not host.is_pinned(cpus):
+            expected = _get_expected_cpus(host, guest, cpus, priority)
+            floating.append((cpus, expected))
     if priority == capacity.LOW:
-        floating += [(cpus, _limit(cpus, host.low_emulator))
-                     for cpus in guest.threads]
+        for cpus in guest.threads:
+            expected = _select_allowed(cpus, host.low_emulator)
+            floating.append((cpus, expected))
     for cpus, expected in floating:
         if cpus != expected:
+            # One finding is enough: the remedy restarts the whole guest.
             yield finding.Finding(
                 'old_cpuset', guest.uuid, needed=_format_cpus(expected),
                 libvirt=_format_cpus(cpus))
@@ -180,32 +200,37 @@ def _get_expected_cpus(
         priority: str | None) -> frozenset[int]:
     """Return the CPUs where a vCPU of a guest should float.
 
-    An ordinary guest may float on fewer CPUs if the shared set was smaller
-    when the guest started.
+    The vCPUs of low-priority guests float on the shared CPUs, and on a mix
+    host on the dedicated CPUs, too. Those of other guests float on the shared
+    CPUs, or on fewer of them if the shared set was smaller when the guest
+    started.
 
     :param cpus: present CPUs of the vCPU, None for all CPUs
     :param priority: 'high', 'low', or None for an ordinary guest
     """
     if priority != capacity.LOW:
-        return _limit(cpus, host.cpus.shared)
+        return _select_allowed(cpus, host.cpus.shared)
     if cpus is None or not guest.has_cells:
         return host.cpus.floating
-    used_cells: set[int] = set()
+    # The guest has a NUMA topology: it stays in its NUMA cells of the host.
+    cpus_of_cells: set[int] = set()
     for cell in host.cells:
         if cell & cpus:
-            used_cells |= cell
-    return host.cpus.floating & used_cells or host.cpus.shared
+            cpus_of_cells |= cell
+    expected = host.cpus.floating & cpus_of_cells
+    # If no CPU of these cells is allowed any more, it may use all shared CPUs.
+    return expected or host.cpus.shared
 
 
-def _limit(cpus: frozenset[int] | None,
-           allowed: frozenset[int]) -> frozenset[int]:
+def _select_allowed(cpus: frozenset[int] | None,
+                    allowed: frozenset[int]) -> frozenset[int]:
     """Return the CPUs that are allowed, or all allowed CPUs if none is.
 
     :param cpus: None for all CPUs
     """
     if cpus is None:
         return allowed
-    return cpus & allowed or allowed
+    return (cpus & allowed) or allowed
 
 
 def summarize(host: GuestHost, guests: abc.Iterable[guest_xml.Guest]) -> str:
@@ -261,10 +286,12 @@ def precedes_nova_33() -> bool:
 def describe_immovable(running: abc.Iterable[guest_xml.Guest]) -> str:
     """Return a sentence about guests that Nova 33 cannot live-migrate, or ''.
 
-    A guest gets I/O threads if Nova 33 or a later release starts it.
+    Nova 33 live-migrates a guest with a NUMA topology only if the guest has
+    I/O threads. It gets them if Nova 33 or a later release starts it.
 
     :param running: the guests of this host
     """
+    # A guest has cells if it has a NUMA topology.
     uuids = [guest.uuid for guest in running
              if guest.has_cells and not guest.has_io_threads]
     if not uuids:

@@ -66,7 +66,10 @@ class HostView(host_inventory.HostRecord):
 
     @property
     def has_tasks_or_moves(self) -> bool:
-        """Whether an instance of the host is being changed or moved."""
+        """Whether an instance of the host is being changed or moved.
+
+        The instances at rest have no task and no open migration.
+        """
         return bool(self.migrations or
                     len(self.instances_at_rest) < len(self.instances))
 
@@ -74,7 +77,9 @@ class HostView(host_inventory.HostRecord):
     def total_allocations(self) -> dict[str, dict[str, int]]:
         """The ``allocations``, with ``disks`` added to DISK_GB."""
         totals = dict(self.allocations)
-        for uuid in (self.consumers | totals.keys()) & self.disks.keys():
+        # The disks are also those of consumers that are only on other hosts.
+        of_this_host = self.consumers | totals.keys()
+        for uuid in of_this_host & self.disks.keys():
             resources = totals.get(uuid, {})
             disk_gb = self.disks[uuid] + resources.get(orc.DISK_GB, 0)
             totals[uuid] = resources | {orc.DISK_GB: disk_gb}
@@ -103,7 +108,11 @@ class HostView(host_inventory.HostRecord):
 
     @property
     def used_rows(self) -> capacity.Rows:
-        """The Rows that the ``instances`` use."""
+        """The Rows that the ``instances`` use.
+
+        These are numbers of vCPUs: pinned ones, all others, and the others
+        without low priority.
+        """
         return capacity.calculate_used(
             sum(each.dedicated for each in self.demands),
             self.usage.low_shared, self.usage.ordinary_shared)
@@ -137,10 +146,11 @@ def read_host(
 
     :param context: targets the cell of the host
     :param read_disks: :func:`read_shared_disks`, or the same with a cache
-    :raises nova_prio.placement.allocations.PlacementRefused: if the host is
-        not registered, or Placement cannot be read
+    :raises nova_prio.placement.allocations.PlacementRefused: if nova-compute
+        has not registered the host yet, or Placement cannot be read
     """
     node = host.node
+    # 'inventories', 'allocations' ... -> what Placement has of this kind.
     of_provider = {}
     # Read Placement before Nova: nova-scheduler writes the allocation of an
     # instance before nova-compute writes its host.
@@ -152,14 +162,18 @@ def read_host(
         raise allocations.PlacementRefused(
             'Placement has no resource provider for the host; nova-compute '
             'makes it when it starts') from error
+    # nova-compute has not written the resources of the host yet.
     if not host.is_registered:
         raise allocations.PlacementRefused(host.problem)
     present = {uuid: allocation['resources']
                for uuid, allocation in of_provider['allocations'].items()}
     aggregates, traits = of_provider['aggregates'], of_provider['traits']
+    # Provider that shares disks in an aggregate -> consumer -> DISK_GB.
     disks_of_sharers = read_disks(client, frozenset(aggregates))
+    # The allocations at the host itself were read above.
     sharing = [provider for provider in disks_of_sharers
                if provider != node.uuid]
+    # Consumer -> sum of its DISK_GB at these providers.
     disks: collections.Counter[str] = collections.Counter()
     for provider in sharing:
         disks.update(disks_of_sharers[provider])
@@ -170,6 +184,7 @@ def read_host(
         context, node.host, node.hypervisor_hostname,
         expected_attrs=['flavor', 'system_metadata', 'numa_topology',
                         'migration_context']))
+    # These are neither being changed nor moved.
     at_rest = [instance for instance in instances
                if instance.task_state is None and instance.uuid not in moving]
     consumers = moving.union(each.uuid for each in migrations + instances)
@@ -189,7 +204,7 @@ def list_hosts(
                         host_inventory.HostRecord]]:
     """Yield the hosts of a cell, page by page.
 
-    :returns: iterator of (context of the cell, host)
+    :returns: iterator of (context that targets the cell, HostRecord)
     """
     aggregates = objects.AggregateList.get_all(context)
     with nova_context.target_cell(context, cell) as cctxt:
@@ -202,7 +217,8 @@ def find_hosts(
 ) -> list[tuple[nova_context.RequestContext, host_inventory.HostRecord]]:
     """Return a host, once for each of its compute nodes.
 
-    :returns: list of (context of the cell, host), as for many hosts
+    :returns: list of (context that targets the cell, HostRecord of a compute
+        node)
     :raises nova.exception.HostMappingNotFound: if the host is unknown
     """
     mapping = objects.HostMapping.get_by_host(context, name)

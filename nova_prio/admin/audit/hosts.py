@@ -31,17 +31,22 @@ _FIELDS = {orc.PCPU: ('total',),
 def check(view: host_view.HostView) -> finding.Findings:
     """Yield the findings of a host.
 
-    The rows of the capacity are explained in :mod:`nova_prio.model.capacity`.
-    A host of another driver has neither a report nor a problem.
+    The report, which nova-compute writes, has the sold and the sellable vCPUs
+    of each row. A row is a number of vCPUs that the host may sell, see
+    :mod:`nova_prio.model.capacity`. A host of another driver has neither a
+    report nor a problem.
     """
+    # The report cannot be read: there is nothing to compare.
     if view.problem:
         yield finding.Finding('unreadable_report', compute=view.problem)
         return
     report = view.report
     yield from _check_traits(view)
+    # The host has another driver: only its traits can be wrong.
     if report is None:
         return
     yield from _check_pins(view, report.cpus.dedicated)
+    # While an instance is being changed or moved, sources may differ.
     if not view.has_tasks_or_moves:
         yield from _check_inventories(view, report)
         yield from _check_report(view, report)
@@ -54,6 +59,8 @@ def check(view: host_view.HostView) -> finding.Findings:
         oversold.append('small pages: %d MB too many sold' % -small.free_mb)
     if oversold:
         yield finding.Finding('oversold', compute=', '.join(oversold))
+    # Guests that may not use these dedicated CPUs do so, and no instance is
+    # pinned there meanwhile.
     if report.blocked:
         yield finding.Finding(
             'blocked_cpus',
@@ -70,6 +77,7 @@ def _check_traits(view: host_view.HostView) -> finding.Findings:
         is_disabled = prio_traits.CPU_PRIORITY_DISABLED in traits
         expected = set(
             prio_traits.list_for_host(view.report.mix, is_disabled))
+    # Compare only the traits that follow from the report of nova-compute.
     present = _TRAITS & traits
     if expected != present:
         wanted = list((traits - _TRAITS) | expected)
@@ -87,6 +95,7 @@ def _check_inventories(
     expected = _build_expected_inventories(view, report)
     wanted = dict(view.inventories)
     needed, placement = [], []
+    # Resource class -> names of the fields that this package decides.
     for name, fields in _FIELDS.items():
         if name not in expected:
             continue
@@ -123,26 +132,34 @@ def _build_expected_inventories(
         report: capacity_report.CapacityReport) -> inventory.Inventories:
     """Return the inventories that this package decides, by resource class.
 
-    The CPU allocation ratio in Placement is the ratio in force.
+    Start from the inventories that Nova's driver would report. The CPU
+    allocation ratio in Placement is the ratio in force.
     """
     ratio: typing.Any = view.inventories.get(orc.VCPU, {}).get(
         'allocation_ratio', report.ratio)
     cpus = dataclasses.replace(
         report.cpus, ratio=capacity.parse_ratio(ratio))
-    stock = inventory.build_cpu_inventories(cpus, view.inventories)
+    of_nova = inventory.build_cpu_inventories(cpus, view.inventories)
+    # With mix, this package keeps the host from overcommitting memory.
     if cpus.mix and orc.MEMORY_MB in view.inventories:
-        stock[orc.MEMORY_MB] = view.inventories[orc.MEMORY_MB]
-    return inventory.build_priority_inventories(stock, cpus, view.usage)
+        of_nova[orc.MEMORY_MB] = view.inventories[orc.MEMORY_MB]
+    return inventory.build_priority_inventories(of_nova, cpus, view.usage)
 
 
 def _check_report(
         view: host_view.HostView,
         report: capacity_report.CapacityReport) -> finding.Findings:
-    """Yield a finding if the report differs from instances or Placement."""
+    """Yield a finding if the report differs from instances or Placement.
+
+    The used vCPUs are three numbers: high is the dedicated CPUs that are
+    pinned, low the vCPUs that are not, ordinary those of them without low
+    priority.
+    """
     used = view.used_rows
     if any(demand.needs_whole_cores(instance.flavor, instance.numa_topology)
            for instance in view.instances):
-        # Only nova-compute knows which siblings of pinned CPUs are taken.
+        # Such an instance may also take the thread siblings of its CPUs. Only
+        # nova-compute knows which, so take its number of pinned CPUs.
         used = used._replace(high=report.used.high)
     present = report.used._asdict()
     placement = ''
@@ -168,6 +185,8 @@ def _note_if_down(view: host_view.HostView) -> str:
 def _check_pins(view: host_view.HostView,
                 dedicated: frozenset[int]) -> finding.Findings:
     """Yield a finding for each instance with pins to CPUs not dedicated.
+
+    Skip instances that are being changed or moved.
 
     :param dedicated: the dedicated CPUs of the host
     """

@@ -42,17 +42,17 @@ _SOURCE_STATUSES = {
     'live-migration': ('queued', 'preparing', 'running'),
     'migration': ('pre-migrating', 'migrating', 'post-migrating'),
     'resize': ('pre-migrating', 'migrating', 'post-migrating')}
-# Status of a cold move whose disk is on the destination -> that with which it
-# must end. It stays "finished" if an administrator has reset the state of an
-# instance that waits for a confirmation: only this state is wrong. During a
-# revert, Nova sets the status "reverted" before the host.
-_LATE_STATUSES = {
+# Status of a cold move after the arrival of its disk at the destination -> the
+# status with which it must end. It stays "finished" if an administrator has
+# reset the state of an instance that waits for a confirmation: only this state
+# is wrong. During a revert, Nova sets the status "reverted" before the host.
+_STATUSES_AFTER_ARRIVAL = {
     'confirming': 'confirmed', 'finished': 'finished',
     'post-migrating': 'reverted', 'reverted': 'reverted',
     'reverting': 'reverted'}
 # States of an instance that such a move leaves, or that somebody has set.
-_LATE_VM_STATES = (vm_states.ACTIVE, vm_states.ERROR, vm_states.RESIZED,
-                   vm_states.STOPPED)
+_VM_STATES_AFTER_ARRIVAL = (vm_states.ACTIVE, vm_states.ERROR,
+                            vm_states.RESIZED, vm_states.STOPPED)
 # While Nova confirms a resize, and deletes a disk, the instance has no task.
 _CONFIRMING_SECONDS = 3600
 
@@ -60,6 +60,7 @@ _CONFIRMING_SECONDS = 3600
 def check(view: host_view.HostView) -> finding.Findings:
     """Yield a finding for each unfinished migration of a host."""
     candidates = list(view.migrations)
+    # These instances have no task and no open migration.
     for instance in view.instances_at_rest:
         # A failed migration is no longer open, but may still hold a claim.
         last_move = migration_states.get_last_move(instance)
@@ -67,7 +68,8 @@ def check(view: host_view.HostView) -> finding.Findings:
             candidates.append(last_move)
     for migration in candidates:
         final_status = _choose_final_status(view.name, migration)
-        # None: a service may still work on the migration.
+        # None: a service may still work on the migration, or the audit of the
+        # other host ends it.
         if final_status is None:
             continue
         instance = migration.instance
@@ -75,13 +77,18 @@ def check(view: host_view.HostView) -> finding.Findings:
         if _has_migration_context(instance, migration):
             notes.append('It still has the CPUs that were claimed on %s.'
                          % migration.dest_compute)
-        if migration.is_live_migration and migration.status in (
-                'running', 'error') and final_status != 'completed':
+        # Perhaps libvirt moved the guest, but Nova did not record that.
+        may_have_moved = migration.is_live_migration and (
+            migration.status in ('running', 'error') and
+            final_status != 'completed')
+        if may_have_moved:
             notes.append(
                 'libvirt may have moved the guest to %s: if it runs there, '
                 'destroy and undefine it before the instance is started again.'
                 % migration.dest_compute)
         needed, next_step = '%s without a claim' % final_status, ''
+        # The disk is on the destination, and the move waits for a confirmation
+        # again. The disk of the source host is older.
         if final_status == 'finished':
             needed = 'finished, to be confirmed'
             next_step = (
@@ -101,10 +108,12 @@ def needs_allocations(instance: objects.Instance,
                       migration: objects.Migration) -> bool:
     """Return whether an ended migration must keep its allocations.
 
-    This holds until the audit ends it.
+    This holds until the audit ends it: if the instance still has its claim, or
+    if Nova must still confirm or revert it.
     """
-    return (_keeps_claim(instance, migration) or
-            _choose_late_status(instance, migration) is not None)
+    if _keeps_claim(instance, migration):
+        return True
+    return _choose_status_after_arrival(instance, migration) is not None
 
 
 def _keeps_claim(instance: objects.Instance,
@@ -131,63 +140,81 @@ def _choose_final_status(host: str,
                          migration: objects.Migration) -> str | None:
     """Return the status with which the audit must end a migration.
 
+    Only the audit of one of the two hosts ends it, so that it is found once.
+
     :param host: name of the audited host, the source or the destination
     :returns: None if the audit of this host must not end the migration: a
-        service may work on it, or the other host ends it
+        service may work on it, or the audit of the other host ends it
     """
-    statuses = _SOURCE_STATUSES.get(migration.migration_type)
+    # The statuses in which the source host works on a migration of this type.
+    source_statuses = _SOURCE_STATUSES.get(migration.migration_type)
     try:
         instance = migration.instance
     except exception.InstanceNotFound:
         return None
-    if (statuses is None or instance.task_state is not None or
+    # A service may still work on it if one of the records changed lately.
+    if (source_statuses is None or instance.task_state is not None or
             not migration_states.is_quiet(migration) or
             not migration_states.is_quiet(instance)):
         return None
-    if migration.dest_compute == host and migration_states.never_began(
-            migration):
+    is_destination = migration.dest_compute == host
+    # A live migration that has not passed its checks: the source host has no
+    # part in it yet.
+    if is_destination and migration_states.never_began(migration):
         return 'failed'
-    late_status = _choose_late_status(instance, migration)
-    if late_status is not None:
-        can_end = (host == migration.dest_compute and
-                   instance.vm_state in _LATE_VM_STATES and
+    status_after_arrival = _choose_status_after_arrival(instance, migration)
+    if status_after_arrival is not None:
+        # The instance is on the destination already, and Nova ends the move.
+        can_end = (is_destination and
+                   instance.vm_state in _VM_STATES_AFTER_ARRIVAL and
                    _are_hosts_up(migration))
-        return late_status if can_end else None
+        return status_after_arrival if can_end else None
+    # In all other cases, the audit of the source host ends the migration.
     if migration.source_compute != host:
         return None
     if _keeps_claim(instance, migration):
+        # The migration has failed already: only the claim must end.
         return migration.status
-    if migration.status not in statuses:
+    if migration.status not in source_statuses:
         return None
+    # The instance has not moved.
     if instance.host == host:
         return 'error'
+    # The instance has moved: after a live migration, there is no more to do.
     has_arrived = instance.host == migration.dest_compute
     return 'completed' if migration.is_live_migration and has_arrived else None
 
 
-def _choose_late_status(instance: objects.Instance,
-                        migration: objects.Migration) -> str | None:
+def _choose_status_after_arrival(instance: objects.Instance,
+                                 migration: objects.Migration) -> str | None:
     """Return the status with which Nova must end a cold move, or None.
 
-    :returns: a value of _LATE_STATUSES; None if the disk is not on the
-        destination, or the move is not unfinished
+    Nova must confirm or revert a move whose disk has arrived at the
+    destination.
+
+    :returns: 'confirmed', 'reverted', or 'finished' to wait for the
+        confirmation; None if the disk has not arrived, or the audit must not
+        do anything about the move
     """
     # Nova sets the old flavor together with the host, when the disk is there.
     if (migration.cross_cell_move or instance.old_flavor is None or
             instance.host != migration.dest_compute or
             not _has_migration_context(instance, migration)):
         return None
+    is_stuck = True
     if migration.status == 'finished':
-        is_unfinished = instance.vm_state != vm_states.RESIZED
+        # In the state "resized", the move waits for the user, as it should.
+        is_stuck = instance.vm_state != vm_states.RESIZED
     elif migration.status == 'confirming':
-        is_unfinished = timeutils.is_older_than(
+        # Nova may take long to delete a disk.
+        is_stuck = timeutils.is_older_than(
             migration.updated_at or migration.created_at, _CONFIRMING_SECONDS)
     elif migration.status == 'reverted':
-        is_unfinished = migration_states.is_unfinished_revert(
-            instance, migration)
-    else:
-        is_unfinished = True
-    return _LATE_STATUSES.get(migration.status) if is_unfinished else None
+        is_stuck = migration_states.is_unfinished_revert(instance, migration)
+    if not is_stuck:
+        return None
+    # None for a status that no move has after the arrival of its disk.
+    return _STATUSES_AFTER_ARRIVAL.get(migration.status)
 
 
 def _are_hosts_up(migration: objects.Migration) -> bool:
@@ -216,16 +243,19 @@ def _end(host: str, found: objects.Migration,
     :param found: the migration, as the audit found it
     """
     migration = objects.Migration.get_by_id(context, found.id)
-    # None if the migration is no longer unfinished.
+    # None if somebody has ended the migration, or works on it again.
     status = _choose_final_status(host, migration)
     if status is None or migration.status != found.status:
-        # Reported as a refusal of Placement: the repair failed.
+        # Callers expect this class if a repair fails, for whatever reason.
         raise allocations.PlacementRefused(
             'The migration has changed since it was read')
     instance = migration.instance
-    if _choose_late_status(instance, migration) is not None:
-        _end_late(context, instance, migration, status)
+    # The disk is on the destination: only Nova can confirm or revert the move.
+    if _choose_status_after_arrival(instance, migration) is not None:
+        _end_after_arrival(context, instance, migration, status)
         return
+    # During the move, the migration has the allocations at the source host. An
+    # instance that is still there gets them back.
     if instance.host == migration.source_compute:
         allocations.move(context, client, migration.uuid, instance.uuid)
     else:
@@ -236,25 +266,31 @@ def _end(host: str, found: objects.Migration,
     migration.save()
 
 
-def _end_late(context: nova_context.RequestContext,
-              instance: objects.Instance, migration: objects.Migration,
-              status: str) -> None:
+def _end_after_arrival(
+        context: nova_context.RequestContext, instance: objects.Instance,
+        migration: objects.Migration, status: str) -> None:
     """Let Nova end a cold move whose disk is on the destination.
 
-    :param status: one of _LATE_STATUSES
+    :param status: 'confirmed' or 'reverted', which nova-compute sets when it
+        has done so; or 'finished', which the migration has already
     """
     # They take a long time to import, and are rarely needed.
     from nova.compute import api
     from nova.compute import manager
-    left_status, vm_state = migration.status, instance.vm_state
-    if left_status == 'post-migrating':
+    old_status, old_vm_state = migration.status, instance.vm_state
+    # Nova did not start to finish the move on the destination, which gives the
+    # instance its new flavor and CPUs. A revert needs an instance with these.
+    if old_status == 'post-migrating':
         if migration.old_instance_type_id != migration.new_instance_type_id:
             manager.ComputeManager._set_instance_info(
                 instance, instance.new_flavor)
         instance.apply_migration_context()
+    # Nova's API confirms and reverts only an instance in this state. With the
+    # status "finished", the user does so later.
     instance.vm_state = vm_states.RESIZED
     try:
-        instance.save(expected_task_state=[None], expected_vm_state=[vm_state])
+        instance.save(
+            expected_task_state=[None], expected_vm_state=[old_vm_state])
         if status == 'confirmed':
             api.API().confirm_resize(context, instance, migration)
         elif status == 'reverted':
@@ -263,8 +299,8 @@ def _end_late(context: nova_context.RequestContext,
             migration.save()
             api.API().revert_resize(context, instance)
     except Exception as error:
-        if migration.status != left_status:
-            migration.status = left_status
+        if migration.status != old_status:
+            migration.status = old_status
             migration.save()
         raise allocations.PlacementRefused(
             'Nova does not end the migration: %s' % error) from error

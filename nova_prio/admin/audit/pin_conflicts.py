@@ -58,6 +58,7 @@ def find_conflicts(
     """
     moving = {migration.instance_uuid for migration in migrations
               if migration.status != _AWAITS_CONFIRMATION}
+    # An instance that moves away still has CPUs here until it is confirmed.
     departures = {migration.id for migration in migrations
                   if migration.source_compute == host}
     pins = {instance.uuid: _get_pins(host, instance, departures)
@@ -115,7 +116,10 @@ def _read_resized_away(
 
 
 def check(view: host_view.HostView) -> finding.Findings:
-    """Yield a finding for each PinConflict of a host."""
+    """Yield a finding for each PinConflict of a host.
+
+    A PinConflict is two instances whose records have the same dedicated CPU.
+    """
     resized_away = _read_resized_away(
         view.context, view.instances, view.migrations)
     for conflict in find_conflicts(
@@ -128,6 +132,8 @@ def check(view: host_view.HostView) -> finding.Findings:
 def find_warnings(
         context: nova_context.RequestContext) -> abc.Iterator[str]:
     """Yield one text for each PinConflict of a cloud.
+
+    A PinConflict is two instances whose records have the same dedicated CPU.
 
     Send three queries for each host, or six if the host has a PinConflict.
 

@@ -40,8 +40,10 @@ def repair_instance(
         context: nova_context.RequestContext,
         client: report.SchedulerReportClient) -> None:
     """Write the expected allocations of an instance to Placement."""
-    if allocation_repair.repair(
-            context, client, view.node.uuid, view.name, uuid) is None:
+    repaired = allocation_repair.repair(
+        context, client, view.node.uuid, view.name, uuid)
+    # None: the instance is not idle, so nothing was written.
+    if repaired is None:
         raise allocations.PlacementRefused(
             'The instance is being changed or moved, or was within the last '
             'minute')
@@ -59,7 +61,8 @@ def remove_allocations(
     consumer changes, and Placement refuses the write.
 
     :param uuid: UUID of the consumer
-    :param fault: the fault that the audit found
+    :param fault: the fault that the audit found: why the consumer must not
+        have the allocations
     :param find_fault: function of ``view``, ``client`` and ``uuid`` that
         returns the present fault
     """
@@ -70,11 +73,15 @@ def remove_allocations(
             find_fault(view, client, uuid) != fault):
         raise allocations.PlacementRefused(
             'The allocation has changed since it was read')
+    # The instance that must have the allocations in place of its migration.
     if fault.owner:
         allocations.move(context, client, uuid, fault.owner)
         return
-    kept = {}
-    if not fault.at_all_hosts:
+    if fault.at_all_hosts:
+        # The consumer must have no allocations at all.
+        kept: dict[str, typing.Any] = {}
+    else:
+        # Delete those at this host, whose providers form a tree.
         kept = dict(present['allocations'])
         for provider in client.get_providers_in_tree(context, host):
             kept.pop(provider['uuid'], None)

@@ -76,9 +76,11 @@ class CloudAudit:
         :raises nova.exception.HostMappingNotFound: if a host is unknown
         """
         if names is not None:
-            # Look for all hosts before the first repair.
+            # The caller may repair a host before it asks for the next one.
+            # Find all hosts now: an unknown name must prevent all repairs.
             found = [host_view.find_hosts(self._context, name)
                      for name in dict.fromkeys(names)]
+            # A host may have several compute nodes.
             for nodes in found:
                 for context, host in nodes:
                     yield self._audit_host(context, host)
@@ -100,19 +102,22 @@ class CloudAudit:
         """Return the findings of a host, and its HostView if it was read.
 
         Services write to Nova and to Placement one after the other, and hosts
-        join and leave aggregates: only findings of two reads count.
+        join and leave aggregates: only findings of two reads count. Two
+        findings are equal if they differ at most in their ``repair``.
 
         :param context: targets the cell of the host
         """
         try:
             findings, view = self._find(context, host)
             if findings:
+                # Read everything again.
                 self._read_aggregates.cache_clear()
                 self._read_disks.cache_clear()
                 host = dataclasses.replace(
                     host, node=objects.ComputeNode.get_by_id(
                         context, host.node.id))
                 repeated, view = self._find(context, host)
+                # Keep those of the second read: they repair what it has read.
                 findings = [each for each in repeated if each in findings]
             return findings, view
         except _ERRORS as error:
@@ -157,7 +162,12 @@ class CloudAudit:
                 str(error).rstrip('.')) from error
 
     def summarize(self, view: host_view.HostView) -> finding.Finding:
-        """Return the totals of a host in each source, as a Finding."""
+        """Return the totals of a host in each source, as a Finding.
+
+        The totals are those of VCPU, PCPU, MEMORY_MB and DISK_GB, which the
+        flavors decide; used vCPUs in the report of nova-compute; and vCPUs of
+        guests in libvirt.
+        """
         expected: collections.Counter[str] = collections.Counter()
         present: collections.Counter[str] = collections.Counter()
         volume_backed = prio_allocations.find_volume_backed(
@@ -166,6 +176,7 @@ class CloudAudit:
             expected.update(prio_allocations.get_expected(
                 instance, instance.uuid in volume_backed))
         for resources in view.total_allocations.values():
+            # Leave out the amounts of other resource classes.
             present.update(prio_allocations.select_managed(resources))
         compute = libvirt = ''
         if view.report:
