@@ -40,6 +40,9 @@ def check_host(conf: cfg.ConfigOpts, planned_cpus: capacity.HostCPUs,
                ) -> abc.Iterator[plan_format.PlanRow]:
     """Yield a PlanRow for each problem of the plan on this host.
 
+    With mix, low-priority guests also run on the dedicated CPUs. The emulator
+    threads of low-priority guests run on the CPUs of low_emulator_set.
+
     :param conf: Nova's configuration
     :param cgroup_problems: sentences of nova-prio-host; each names a problem
         and its remedy
@@ -67,8 +70,11 @@ def check_host(conf: cfg.ConfigOpts, planned_cpus: capacity.HostCPUs,
         yield plan_format.PlanRow(
             plan_format.HOST, 'partitions', present='not prepared',
             planned='prepared', remedy=text)
+    # Nova 33 cannot live-migrate guests that an older release started without
+    # I/O threads. The sentence names them; it is '' if there are none.
     immovable = audit_guests.describe_immovable(guests)
-    if immovable and audit_guests.needs_io_threads():
+    is_nova_33 = audit_guests.needs_io_threads()
+    if immovable and is_nova_33:
         yield plan_format.PlanRow(
             plan_format.HOST, 'live migration',
             present='guests without I/O threads', remedy=immovable)
@@ -90,9 +96,11 @@ def check_guests(host: audit_guests.GuestHost,
             yield plan_format.PlanRow(
                 plan_format.PINNED_OUTSIDE, guest.uuid,
                 present=format_cpus(outside), remedy=MOVE, is_blocking=True)
+        # The dedicated CPUs where no other guest may be pinned: this guest is
+        # pinned there, or has threads that still float there. Only the vCPUs
+        # of a low-priority guest may float there.
         blocking = guest_xml.find_blocking_cpus(
             guest, is_low=guest.priority == capacity.LOW, dedicated=dedicated)
-        # The rest are dedicated CPUs on which the guest would still float.
         floating = blocking - pinned
         if floating:
             yield describe_floating_guest(guest.uuid, floating)
@@ -117,10 +125,15 @@ def find_floating_cpus(
         instance: objects.Instance, view: host_view.HostView,
         present_cpus: capacity.HostCPUs, dedicated: frozenset[int],
         guests: abc.Mapping[str, guest_xml.Guest] | None) -> frozenset[int]:
-    """Return the planned dedicated CPUs where an instance floats.
+    """Return the planned dedicated CPUs where an instance floats by mistake.
+
+    Threads of a guest float if they may run on several CPUs. They must leave
+    the planned dedicated CPUs, except for the vCPUs of low-priority guests.
 
     If libvirt is not available, assume that the guest was started with the
-    present CPU sets and without low_emulator_set, which only the host knows.
+    present CPU sets. Only the host knows the option low_emulator_set, which
+    may keep the emulator threads of low-priority guests off the shared CPUs:
+    assume that it is not set.
 
     :param present_cpus: of the host
     :param dedicated: planned dedicated CPUs
@@ -133,19 +146,24 @@ def find_floating_cpus(
     if guests is not None:
         guest = guests.get(instance.uuid)
         if guest is not None:
-            return dedicated & guest_xml.find_blocking_cpus(
-                guest, is_low, dedicated) - pinned
+            # The planned dedicated CPUs where no other guest may be pinned
+            # beside this one.
+            blocking = guest_xml.find_blocking_cpus(guest, is_low, dedicated)
+            return blocking - pinned
         # If libvirt lists no guest, only a suspended instance gets its old
         # guest back.
         states = {vm_states.SUSPENDED}
     if instance.vm_state not in states:
         return frozenset()
     topology = instance.numa_topology
-    # The emulator threads of these guests may run on all shared CPUs.
-    if is_low or topology and (
-            topology.obj_attr_is_set('emulator_threads_policy') and
-            topology.emulator_threads_policy ==
-            fields.CPUEmulatorThreadsPolicy.SHARE):
+    shares_emulator_threads = (
+        topology is not None and
+        topology.obj_attr_is_set('emulator_threads_policy') and
+        topology.emulator_threads_policy ==
+        fields.CPUEmulatorThreadsPolicy.SHARE)
+    # The emulator threads of these guests may run on all shared CPUs, even if
+    # vCPUs of the guest are pinned there.
+    if is_low or shares_emulator_threads:
         return dedicated & present_cpus.shared
-    return dedicated & demand.find_floating_cpus(
-        instance, present_cpus, view.cells) - pinned
+    floating = demand.find_floating_cpus(instance, present_cpus, view.cells)
+    return (dedicated & floating) - pinned

@@ -35,6 +35,10 @@ def make_plan(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
               guests: dict[str, guest_xml.Guest] | None = None) -> _PlanRows:
     """Yield all PlanRows but those of ``check_host`` and ``list_steps``.
 
+    A guest floats on a CPU if it may run there, but is not pinned to it. A CPU
+    is blocked if a guest floats there that should not, and no instance is
+    pinned there. An orphan guest belongs to no instance of the host.
+
     :param guests: UUID -> guest; None if the command does not run on the host
     """
     present_cpus = state.get_present_cpus(view)
@@ -46,13 +50,14 @@ def make_plan(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
                 plan_format.INVENTORY, name,
                 present=view.inventories.get(name, {}),
                 planned=inventories.get(name, {}))
+    # After the plan, the host is to take priority instances.
     planned_traits = prio_traits.list_for_host(
         planned_cpus.mix, is_disabled=False)
     yield plan_format.PlanRow(
         plan_format.TRAITS, plan_format.TRAITS,
         present=' '.join(prio_traits.select_ours(view.traits)),
         planned=' '.join(planned_traits))
-    # UUID of an instance -> planned dedicated CPUs where its guest floats.
+    # UUID of an instance -> planned dedicated CPUs where it floats by mistake.
     floating = {}
     all_floating: frozenset[int] = frozenset()
     for instance in view.instances:
@@ -69,9 +74,11 @@ def make_plan(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
         yield from _check_instance(
             instance, view, planned_cpus, floating[instance.uuid])
     yield from _list_allocations(view, inventories)
-    # If no guest of an instance floats on a blocked CPU, an orphan guest does.
-    # The report does not say on which ones it does, so list all blocked CPUs.
-    if blocked <= all_floating:
+    # If instances float on all blocked CPUs, their PlanRows explain them.
+    # Otherwise an orphan guest blocks a CPU. The report does not say which
+    # CPUs it blocks, so name all blocked CPUs then.
+    are_all_explained = blocked <= all_floating
+    if are_all_explained:
         blocked = frozenset()
     yield from _list_host_problems(view, blocked)
 
@@ -79,7 +86,11 @@ def make_plan(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
 def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
                   planned_cpus: capacity.HostCPUs,
                   planned_inventories: inventory.Inventories) -> _PlanRows:
-    """Yield a PlanRow for each option; '' stands for "not set"."""
+    """Yield a PlanRow for each option; '' stands for "not set".
+
+    With mix, which is the option cpu_priority_mix_enable, low-priority guests
+    also run on the dedicated CPUs, and memory is not overcommitted.
+    """
     undo = 'To undo the plan, restore the present value.'
     had_our_driver = prio_traits.has_our_driver(view.traits)
     planned = {'compute_driver': driver_alias.DRIVER}
@@ -88,9 +99,11 @@ def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
         present['compute_driver'] = 'libvirt.LibvirtDriver'
     present.update(plan_format.format_options(present_cpus))
     planned.update(plan_format.format_options(planned_cpus))
-    if orc.PCPU not in view.inventories and any(
-            cell.pcpuset for cell in view.cells):
-        # Without CPU sets, Nova reports all CPUs as shared, and no PCPU.
+    # If neither CPU set is configured, the NUMA cells have each CPU in both
+    # sets, but Placement has no PCPU. The format of the present options then
+    # names all CPUs as shared, although cpu_shared_set is not set.
+    has_pcpuset = any(cell.pcpuset for cell in view.cells)
+    if has_pcpuset and orc.PCPU not in view.inventories:
         present['cpu_shared_set'] = ''
     reserved = view.inventories.get(orc.VCPU, {}).get('reserved', 0)
     # With our driver, ``reserved`` does not come from reserved_host_cpus.
@@ -107,6 +120,8 @@ def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
     if old_ratio != new_ratio:
         remedy = 'Mix does not oversell memory. ' + undo
     elif present_cpus.mix and not planned_cpus.mix:
+        # The ratios are equal: mix has set 1.0, which Placement keeps when mix
+        # ends.
         remedy = 'Without mix, the ratio stays 1.0 until the option is set.'
     yield plan_format.PlanRow(
         plan_format.OPTION, 'ram_allocation_ratio', present=old_ratio,
@@ -121,26 +136,40 @@ def _get_memory_ratio(inventories: inventory.Inventories) -> str:
 def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
                    planned_cpus: capacity.HostCPUs,
                    floating: frozenset[int]) -> _PlanRows:
-    """Yield the sellable, sold and remaining vCPUs of each row, and memory."""
+    """Yield the sellable, sold and remaining vCPUs of each row, and memory.
+
+    A row is a number of vCPUs that the host may sell: high for pinned vCPUs,
+    low for all others, ordinary for the others without low priority.
+
+    :param floating: planned dedicated CPUs where guests float, or that are
+        blocked by guests now
+    """
+    # The CPUs to which instances are pinned now.
     pinned: set[int] = set()
     for instance in view.instances:
         pinned |= demand.get_instance_pins(instance)
     if view.report:
-        sold, left = view.report.used, view.report.left
+        present_sold, present_left = view.report.used, view.report.left
     else:
-        sold = view.used_rows
-        left = capacity.calculate_left(present_cpus.sellable, sold)
+        # With another driver, nova-compute does not report these numbers.
+        present_sold = view.used_rows
+        present_left = capacity.calculate_left(
+            present_cpus.sellable, present_sold)
     # Instances on other pins than the planned ones must leave.
     planned_sold = view.used_rows._replace(
         high=len(pinned & planned_cpus.dedicated))
-    # The high row cannot sell a CPU while a guest floats there.
-    unavailable = planned_sold._replace(
-        high=planned_sold.high + len(floating - pinned))
-    planned_left = capacity.calculate_left(planned_cpus.sellable, unavailable)
+    # The high row cannot sell a CPU while a guest floats there. A CPU to which
+    # an instance is pinned, too, counts as sold already.
+    withheld = floating - pinned
+    sold_or_withheld = planned_sold._replace(
+        high=planned_sold.high + len(withheld))
+    planned_left = capacity.calculate_left(
+        planned_cpus.sellable, sold_or_withheld)
     for row in capacity.Rows._fields:
         yield plan_format.PlanRow(
             plan_format.CAPACITY, row,
-            present=_get_amounts(row, present_cpus.sellable, sold, left),
+            present=_get_amounts(row, present_cpus.sellable, present_sold,
+                                 present_left),
             planned=_get_amounts(row, planned_cpus.sellable, planned_sold,
                                  planned_left))
     free_mb = view.node.free_ram_mb
@@ -148,9 +177,14 @@ def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
     if planned_cpus.mix and free_mb < 0:
         remedy = ('The memory is oversold: with mix, the host takes no '
                   'instance until %d MB have moved away.' % -free_mb)
+    # Nova's free memory is negative if the memory is overcommitted. The plan
+    # shows what new instances can get: at least 0.
     yield plan_format.PlanRow(
         plan_format.CAPACITY, 'memory', present={'left': free_mb},
         planned={'left': max(free_mb, 0)}, remedy=remedy)
+    # The memory outside of the pools of huge pages, which is a limit only with
+    # mix; None without mix or huge pages. The record of the node counts all
+    # instances that the plan can know: none is uncounted.
     small = numa.read_small_pages(view.node, planned_cpus.mix, uncounted=())
     if small:
         remedy = ('Guests without huge pages, such as most low-priority ones, '
@@ -167,7 +201,10 @@ def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
 
 def _get_amounts(row: str, sellable: capacity.Rows, sold: capacity.Rows,
                  left: capacity.Rows) -> dict[str, int]:
-    """Return the amounts of one row by name."""
+    """Return the amounts of one row by name.
+
+    :param row: 'high', 'low' or 'ordinary': the vCPUs of one kind
+    """
     return {'sellable': getattr(sellable, row), 'sold': getattr(sold, row),
             'left': getattr(left, row)}
 
@@ -175,7 +212,15 @@ def _get_amounts(row: str, sellable: capacity.Rows, sold: capacity.Rows,
 def _check_instance(instance: objects.Instance, view: host_view.HostView,
                     planned_cpus: capacity.HostCPUs,
                     floating: frozenset[int]) -> _PlanRows:
-    """Yield a PlanRow for each effect of the plan on an instance."""
+    """Yield a PlanRow for each effect of the plan on an instance.
+
+    With mix, low-priority guests also run on the dedicated CPUs. The vCPUs of
+    an instance count in rows: numbers of vCPUs that the host may sell. An
+    oversold row sells no vCPU until instances have left.
+
+    :param floating: planned dedicated CPUs where the instance floats by
+        mistake
+    """
     needs = demand.get_demand(instance.flavor, instance.numa_topology)
     outside = demand.get_instance_pins(instance) - planned_cpus.dedicated
     if outside:
@@ -192,8 +237,10 @@ def _check_instance(instance: objects.Instance, view: host_view.HostView,
             remedy=local_checks.MOVE + ' Otherwise low-priority guests run on '
             'its cores, which must be its own.', is_blocking=True)
     needed_rows = capacity.calculate_needed_rows(needs)
-    for row, sold, sellable in capacity.find_shortages(
-            view.used_rows, planned_cpus.sellable):
+    # The rows that will be oversold: they sell less than is sold now.
+    oversold_rows = capacity.find_shortages(
+        view.used_rows, planned_cpus.sellable)
+    for row, sold, sellable in oversold_rows:
         needed = getattr(needed_rows, row)
         if needed:
             yield plan_format.PlanRow(
@@ -214,23 +261,32 @@ def _check_instance(instance: objects.Instance, view: host_view.HostView,
 def _list_allocations(view: host_view.HostView,
                       inventories: inventory.Inventories) -> _PlanRows:
     """Yield a PlanRow for each allocation that nova-compute will change."""
+    # Resource classes that Placement will offer: those of the planned
+    # inventories, and DISK_GB if another provider shares disks with the host.
+    from_other_providers = view.classes.difference(view.inventories)
+    classes = inventories.keys() | from_other_providers
     remedy = 'nova-compute heals the allocation by itself.'
     if orc.PCPU not in view.inventories:
         remedy += (' To undo the plan, the instance must leave first: Nova '
                    'does not start without CPU sets if PCPU is allocated.')
-    classes = inventories.keys() | view.classes.difference(view.inventories)
     present = view.total_allocations
+    # The instances whose allocation is not the expected one.
     for instance, expected in allocations.find_drifted(
             view.context, view.instances_at_rest, present, classes):
-        managed = allocations.select_managed(present.get(instance.uuid, {}))
+        # VCPU, PCPU, MEMORY_MB and DISK_GB, which the flavor decides.
+        compared = allocations.select_managed(present.get(instance.uuid, {}))
         yield plan_format.PlanRow(
-            plan_format.ALLOCATION, instance.uuid, present=managed,
+            plan_format.ALLOCATION, instance.uuid, present=compared,
             planned=expected, remedy=remedy)
 
 
 def _list_host_problems(view: host_view.HostView,
                         blocked: frozenset[int]) -> _PlanRows:
-    """Yield a PlanRow for each problem of the host."""
+    """Yield a PlanRow for each problem of the host.
+
+    :param blocked: dedicated CPUs that guests use which may not, so that no
+        instance is pinned there; empty if other PlanRows name these guests
+    """
     if not view.is_up:
         yield plan_format.PlanRow(
             plan_format.HOST, 'nova-compute', present='down', planned='up',
@@ -265,6 +321,8 @@ def list_steps(host: str, planned_cpus: capacity.HostCPUs,
 
     :param rows: the other rows of the plan
     """
+    # Parts and problems that the plan has, and those of them that the operator
+    # must solve before the first step.
     subjects, blocking = set(), set()
     for row in rows:
         # A row about the host has the name of a problem.

@@ -131,6 +131,10 @@ def _parse_plan(rows: list[dict[str, typing.Any]]) -> SavedPlan:
     """Return the SavedPlan in the rows of a file.
 
     Any exception tells the caller that the rows are no plan.
+
+    :param rows: for each line of the plan, name of a column -> its value. A
+        line is about a part of the plan, such as the options, and has a name,
+        a value now, and the planned value then.
     """
     # Part -> name -> value.
     old: dict[str, dict[str, typing.Any]] = collections.defaultdict(dict)
@@ -144,9 +148,11 @@ def _parse_plan(rows: list[dict[str, typing.Any]]) -> SavedPlan:
                     # This raises an error unless the number is finite. A
                     # negative number is allowed.
                     capacity.parse_ratio(abs(number))
-    # The only row of this part has the host as its name.
-    (host, readiness), = planned[VERDICT].items()
-    # The only row of the part TRAITS is named like the part.
+    # The part VERDICT has one row: name of the host, READY or NOT_READY. More
+    # or fewer rows are an error.
+    host, = planned[VERDICT]
+    readiness = planned[VERDICT][host]
+    # The part TRAITS has one row, which is named like the part.
     return SavedPlan(
         host=host, old_options=old[OPTION],
         old_cpus=_parse_options(old[OPTION]),

@@ -26,14 +26,16 @@ def wait_for_heartbeats(context: nova_context.RequestContext,
     """Wait for a heartbeat of each nova-compute; return the silent hosts.
 
     For a minute after a host went down, Nova still regards its nova-compute
-    as up. nova-compute reports before its first heartbeat, so after a new
-    heartbeat, the report is not older than the start of nova-compute. Do not
-    wait for a nova-compute that is down.
+    as up. Only a new heartbeat shows that it has started again. nova-compute
+    reports the CPUs of its host before its first heartbeat. Thus the report is
+    also new then. Do not wait for a nova-compute that is down.
 
     :param hosts: names of the hosts
+    :returns: names of the hosts without a new heartbeat
     """
     group = servicegroup.API()
-    first: dict[str, typing.Any] = {}
+    # Name of a host -> time of the last heartbeat before the wait.
+    old: dict[str, typing.Any] = {}
     silent = set(hosts)
     end = time.monotonic() + TIMEOUT_SECONDS
     while True:
@@ -44,7 +46,9 @@ def wait_for_heartbeats(context: nova_context.RequestContext,
                 continue
             is_any_up = True
             seen = group.get_updated_time(services[name])
-            if first.setdefault(name, seen) != seen:
+            if name not in old:
+                old[name] = seen
+            elif old[name] != seen:
                 silent.remove(name)
         if not silent or not is_any_up or time.monotonic() >= end:
             return silent
@@ -56,20 +60,27 @@ def find_differences(context: nova_context.RequestContext,
                      is_silent: bool) -> list[verify.VerifyLine]:
     """Return the differences that "host verify" finds on a host.
 
-    The guests are not read: a drained host has none. On a host that is no
-    priority host, only nova-compute and the findings of the audit count.
+    The guests are not read: no instance is left on the host. A priority host
+    has the driver of this package, or an aggregate marks it for priority
+    instances. On another host, only nova-compute and the findings of the audit
+    count.
 
-    :param is_silent: whether nova-compute has sent no heartbeat
+    :param is_silent: whether nova-compute has sent no heartbeat since the
+        maintenance
     :raises nova_prio.admin.host.HostRefused: if the host has no compute node,
         or several
     """
     view = state.read_state(context, client, host)
     audit = run.CloudAudit(context, client)
     is_priority_host = view.allows_priority or view.has_our_driver
-    lines = [line for line in verify.list_lines(view, audit)
-             if line.state != verify.OK and (
-                 is_priority_host or
-                 line.item not in (verify.REPORT, verify.AGGREGATE))]
+    lines = []
+    for line in verify.list_lines(view, audit):
+        # Only a priority host must have a report and a marked aggregate.
+        is_required = is_priority_host or (
+            line.item not in (verify.REPORT, verify.AGGREGATE))
+        if line.state != verify.OK and is_required:
+            lines.append(line)
+    # If nova-compute is down, the lines say so already.
     if is_silent and view.is_up:
         lines.insert(0, verify.VerifyLine(
             'nova-compute', compute='no heartbeat', remedy='Wait until '

@@ -59,6 +59,7 @@ def list_remaining(
     on the host, on the way to the host, or may return to the host.
     """
     old_dedicated = plan.old_cpus.dedicated if plan else None
+    # UUIDs, because a consumer below may belong to the same instance.
     listed = set()
     for instance in view.instances:
         if _is_low(instance.flavor):
@@ -70,6 +71,8 @@ def list_remaining(
         listed.add(instance.uuid)
         yield RemainingInstance(
             uuid=instance.uuid, reason=reason, instance=instance)
+    # Instances and migrations with allocations at the host, except for the
+    # instances on the host.
     for consumer in sorted(view.allocations.keys() - view.names.keys()):
         remaining = _find_remaining(context, consumer, old_dedicated)
         # A live migration and its instance are two consumers.
@@ -93,7 +96,7 @@ def _find_remaining(
     host. The instance may be on the way to the host, or may return. The result
     is None if the plan can be undone with the instance on the host.
 
-    :param uuid: UUID of an instance or of a migration
+    :param uuid: UUID of the consumer, an instance or a migration
     :param old_dedicated: dedicated CPUs before the plan, or None, which allows
         all CPUs
     """
@@ -112,7 +115,8 @@ def _find_remaining(
             instance = objects.BuildRequest.get_by_instance_uuid(
                 context, uuid).instance
         except exception.BuildRequestNotFound:
-            # Meanwhile, the instance was created in a cell.
+            # Meanwhile, the instance was created in a cell. Count it until the
+            # next call reads it there.
             return RemainingInstance(uuid, CREATED)
     except host_view.CellUnreachable:
         return RemainingInstance(uuid, UNKNOWN)
@@ -121,9 +125,11 @@ def _find_remaining(
     must_leave = _is_low(instance.flavor) or _is_low(instance.old_flavor)
     if not must_leave and old_dedicated is not None:
         if reason == CREATED:
-            # nova-compute chooses later which CPUs the instance is pinned to.
-            must_leave = demand.get_demand(
-                instance.flavor, instance.numa_topology).dedicated > 0
+            # nova-compute chooses later which CPUs the instance is pinned to,
+            # and may choose others than the old dedicated ones.
+            needed = demand.get_demand(
+                instance.flavor, instance.numa_topology)
+            must_leave = needed.dedicated > 0
         elif instance.migration_context:
             # A revert of the resize pins the instance to these CPUs.
             old_pins = demand.get_topology_pins(

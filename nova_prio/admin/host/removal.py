@@ -52,10 +52,12 @@ class Removal:
             older nova-compute may have enabled it again
         """
         self.state = state.read_state(self.context, self.client, self.name)
-        if must_disable and self.state.has_our_driver and set_disabled(
-                self.context, self.client, self.state, is_disabled=True):
-            self.log_change('Host %s: disabled for priority instances, to '
-                            'remove co-location.', self.name)
+        if must_disable and self.state.has_our_driver:
+            has_changed = set_disabled(
+                self.context, self.client, self.state, is_disabled=True)
+            if has_changed:
+                self.log_change('Host %s: disabled for priority instances, to '
+                                'remove co-location.', self.name)
         self.remaining = list(remaining.list_remaining(
             self.context, self.state, self.plan))
 
@@ -67,8 +69,11 @@ class Removal:
         :returns: iterator of the number of remaining instances
         """
         end = time.monotonic() + timeout_seconds
-        while self.remaining and (seconds := end - time.monotonic()) > 0:
-            if interrupted.wait(min(INTERVAL_SECONDS, seconds)):
+        while self.remaining:
+            seconds_left = end - time.monotonic()
+            if seconds_left <= 0:
+                return
+            if interrupted.wait(min(INTERVAL_SECONDS, seconds_left)):
                 return
             # Placement may be restarted during the wait, and an operator may
             # enable the host.
@@ -79,7 +84,11 @@ class Removal:
 
     @property
     def has_planned_options(self) -> bool:
-        """Whether nova-compute still runs with the options of the plan."""
+        """Whether nova-compute still runs with the options of the plan.
+
+        Its report has the CPU sets, the ratio and mix, and only the driver of
+        this package writes one.
+        """
         report = self.state.report
         if report and self.plan and prio_traits.has_our_driver(
                 self.plan.old_traits):
@@ -91,18 +100,25 @@ class Removal:
             self) -> tuple[inventory.Inventories, list[str]]:
         """Return the inventories with the ratios from before the plan.
 
-        :returns: (inventories, resource classes of which another number than
-            the ratio has changed since the plan, too)
+        Undo the ratio of an inventory only if all else in it is as before the
+        plan.
+
+        :returns: (resource class -> inventory; list of the resource classes
+            whose inventory also differs in a number other than the ratio)
         """
         inventories = dict(self.state.inventories)
         differing: list[str] = []
         if self.plan is None:
             return inventories, differing
         for name in orc.VCPU, orc.PCPU, orc.MEMORY_MB:
+            # {} if the host did not have the resource class then, or does not
+            # have it now.
             old = self.plan.old_inventories.get(name, {})
             present = inventories.get(name, {})
-            ratio = old.get('allocation_ratio')
-            if dict(present, allocation_ratio=ratio) == old:
+            with_old_ratio = dict(
+                present, allocation_ratio=old.get('allocation_ratio'))
+            # Only the ratio differs, if anything.
+            if with_old_ratio == old:
                 inventories[name] = old
             elif present != old:
                 differing.append(name)
@@ -156,12 +172,16 @@ def set_disabled(
         is_disabled: bool) -> bool:
     """Disable or enable a host for priority instances.
 
+    A trait allows priority instances on the host. Remove it to disable the
+    host, and set another trait that keeps nova-compute from adding it again.
+
     :returns: whether this changed the traits of the host
     :raises PlacementRefused: if Placement refuses the change
     """
     traits = prio_traits.list_for_host(
         prio_traits.CPU_PRIORITY_MIX in view.traits, is_disabled=is_disabled)
-    # list_for_host returns only the other traits of a disabled host.
+    # Only an operator disables a host, so list_for_host does not return this
+    # trait of a disabled host.
     if is_disabled:
         traits.append(prio_traits.CPU_PRIORITY_DISABLED)
     return _set_traits(context, client, view, traits)

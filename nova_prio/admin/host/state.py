@@ -29,7 +29,7 @@ def read_state(context: nova_context.RequestContext,
         raise admin_host.HostRefused(
             "HOST is '%s', which has %d compute nodes; allowed are hosts with "
             'one.' % (name, len(found)))
-    (cell_context, host), = found
+    cell_context, host = found[0]
     return host_view.read_host(cell_context, client, host)
 
 
@@ -39,19 +39,22 @@ def find_existing_cpus(view: host_view.HostView) -> frozenset[int]:
     has_cpu_sets = False
     for cell in view.cells:
         known |= cell.cpuset | cell.pcpuset
-        # Without CPU sets, each CPU is in both sets of its cell, and no CPU is
-        # missing. Otherwise the cells have only the CPUs of the CPU sets.
+        # If no CPU set is configured, each CPU is in both sets of its cell,
+        # and no CPU is missing. Otherwise the cells have only configured CPUs.
         has_cpu_sets |= cell.cpuset != cell.pcpuset
     if not has_cpu_sets:
         return known
-    number = 0
+    # How many CPUs the host has, or 0 if that is unknown.
+    count = 0
     with contextlib.suppress(ValueError, KeyError, TypeError):
         topology = json.loads(view.node.cpu_info)['topology']
-        number = math.prod(topology[name] for name in (
+        count = math.prod(topology[name] for name in (
             'cells', 'sockets', 'cores', 'threads'))
-    # If CPUs are offline, the numbers of the others have gaps.
-    if max(known) < number:
-        return frozenset(range(number))
+    # The CPUs are 0 to count - 1, unless offline CPUs leave gaps. A known CPU
+    # beyond these shows that there are gaps, or that the count is unknown.
+    is_without_gaps = max(known) < count
+    if is_without_gaps:
+        return frozenset(range(count))
     return frozenset()
 
 
@@ -61,7 +64,8 @@ def get_present_cpus(view: host_view.HostView) -> capacity.HostCPUs:
     shared: frozenset[int] = frozenset()
     for cell in view.cells:
         shared |= cell.cpuset
-        # Without CPU sets, Nova counts all CPUs of a cell as pcpuset, too.
+        # Without CPU sets, Nova counts all CPUs of a cell as pcpuset, too, but
+        # reports no PCPU.
         if orc.PCPU in view.inventories:
             dedicated |= cell.pcpuset
     vcpu = view.inventories.get(orc.VCPU, {})
@@ -73,7 +77,11 @@ def get_present_cpus(view: host_view.HostView) -> capacity.HostCPUs:
 
 def plan_inventories(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
                      ) -> inventory.Inventories:
-    """Return the inventories of a host with other CPUs."""
+    """Return the inventories that a host will have with the planned CPUs.
+
+    :returns: resource class -> inventory
+    """
+    # Keep the inventories of other resource classes, such as the memory.
     inventories = {name: present for name, present in view.inventories.items()
                    if name not in (orc.VCPU, orc.PCPU)}
     inventories.update(inventory.build_cpu_inventories(planned_cpus, {}))

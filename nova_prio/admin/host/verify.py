@@ -54,6 +54,10 @@ def list_lines(view: host_view.HostView, audit: run.CloudAudit,
                plan: plan_format.SavedPlan | None = None) -> _VerifyLines:
     """Yield the VerifyLines of a host, which this audits.
 
+    Each line compares one item, such as an option, in the sources that know
+    it. A report is what nova-compute with the driver of this package writes
+    about the CPUs of its host.
+
     :param plan: None if there is none to compare with
     """
     report = view.report
@@ -77,7 +81,8 @@ def list_lines(view: host_view.HostView, audit: run.CloudAudit,
         yield from _compare_placement(plan, view)
         if report:
             yield from _compare_rows(plan.planned_cpus, report)
-    # The host has one compute node, so the audit has one result.
+    # The host has one compute node, so the audit yields one pair: the findings
+    # and a HostView.
     (findings, _), = audit.run([view.name])
     for each in findings:
         item = ('%s %s' % (each.kind, each.consumer)).rstrip()
@@ -94,7 +99,11 @@ def list_lines(view: host_view.HostView, audit: run.CloudAudit,
 
 
 def _list_problems(report: capacity_report.CapacityReport) -> _VerifyLines:
-    """Yield a VerifyLine for each problem in a CapacityReport."""
+    """Yield a VerifyLine for each problem in a CapacityReport.
+
+    nova-compute writes the report about the CPUs of its host. A partition is
+    the cgroup of all guests of one priority.
+    """
     if report.problem:
         yield VerifyLine('nova-compute', compute=report.problem,
                          remedy='See the log of nova-compute on the host.')
@@ -107,7 +116,10 @@ def _list_problems(report: capacity_report.CapacityReport) -> _VerifyLines:
 def _compare_options(
         planned_cpus: capacity.HostCPUs,
         report: capacity_report.CapacityReport) -> _VerifyLines:
-    """Yield a VerifyLine for each option of a CapacityReport."""
+    """Yield a VerifyLine for each option of a CapacityReport.
+
+    nova-compute writes the report about the CPUs of its host.
+    """
     present = plan_format.format_options(report.cpus)
     for name, planned in plan_format.format_options(planned_cpus).items():
         line = VerifyLine(
@@ -126,7 +138,7 @@ def _compare_placement(
 
     ``plan.old_inventories`` has a key for each resource class of the plan.
     """
-    # Plan again: max_unit depends on the present usage.
+    # The planned values may have changed: max_unit depends on the usage.
     inventories = state.plan_inventories(view, plan.planned_cpus)
     for name in plan.old_inventories:
         planned = inventories.get(name, {})
@@ -146,9 +158,14 @@ def _compare_placement(
 def _compare_rows(
         planned_cpus: capacity.HostCPUs,
         report: capacity_report.CapacityReport) -> _VerifyLines:
-    """Yield a VerifyLine for the sellable vCPUs of each row of a host."""
-    for row, planned, present in zip(
-            capacity.Rows._fields, planned_cpus.sellable, report.sellable):
+    """Yield a VerifyLine for the sellable vCPUs of each row of a host.
+
+    A row is the number of vCPUs of one kind that the host may sell, such as
+    "high" for pinned vCPUs.
+    """
+    for row in capacity.Rows._fields:
+        planned = getattr(planned_cpus.sellable, row)
+        present = getattr(report.sellable, row)
         line = VerifyLine('sellable ' + row, str(planned),
                           compute=str(present), remedy=_CONFIGURE)
         yield _compare(line, planned, present)
