@@ -64,9 +64,10 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
     :param data: see ``content.Page``
     """
     warnings = [host_inventory.SILENT_CELL % cell for cell in silent_cells]
+    # Without the names of services, there is no warning about the weighers.
     warnings += aggregate_checks.find_warnings(
         conf, (), objects.AggregateList.get_all(context), hosts,
-        not silent_cells)
+        all_hosts_known=not silent_cells)
     try:
         # In some releases the client asks Placement when it is made.
         disabled = host_inventory.list_disabled(
@@ -79,6 +80,7 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
             % host_inventory.format_first_line(error))
     instances, cells_without_servers = _read_instances(
         context, [host.name for host in selected])
+    # 'high', 'low' or 'ordinary', the priority of a server of the flavor.
     flavor_row = flavor_cpus.ORDINARY
     if request:
         flavor_row = request.priority or flavor_row
@@ -153,20 +155,30 @@ def _make_host(host: host_inventory.HostRecord,
                is_disabled: bool) -> content.HostSection:
     """Return the content of a host with a report.
 
+    The report is what nova-compute writes about the CPUs of its host. Its
+    blocked CPUs are dedicated CPUs that guests use which may not, so that no
+    instance is pinned there.
+
     :param is_disabled: whether ``nova-prio host disable`` has disabled it
     """
     report = host.report
     assert report is not None
     cpus = report.cpus
+    # UUID of an instance -> its CPUs.
     pins: dict[str, frozenset[int]] = {}
     guests = []
+    # Start with all CPUs that Nova counts as pinned. Those that no instance
+    # has are held: by a move, or as the thread sibling of an isolated vCPU.
+    # The page shows a CPU in one way: blocked, pinned or held.
     held = demand.get_host_pins(host.node.numa_topology) - report.blocked
     for instance in instances:
         pinned = frozenset(demand.get_instance_pins(instance))
         pins[instance.uuid] = pinned
         held -= pinned
+        # Where the vCPUs may run that are not pinned.
         floating = demand.find_floating_cpus(instance, cpus, host.cells)
         guests.append(_make_guest(instance, pinned, floating))
+    # If there is one, nova-scheduler places no new instance on the host.
     reasons_to_omit = _find_reasons_to_omit(host.service)
     problems = reasons_to_omit + list(_find_problems(report, pins))
     if is_disabled:
@@ -198,7 +210,12 @@ def _format_cpus(cpus: frozenset[int]) -> str:
 
 def _describe_shortage(host: host_inventory.HostRecord,
                        request: demand.ResourceRequest) -> str:
-    """Return why a host takes no instance of a request, or ''."""
+    """Return why a host takes no instance of a request, or ''.
+
+    The host has a report of its CPUs, which nova-compute writes. Tell nothing
+    about memory.
+    """
+    # An ordinary instance has no priority.
     if request.priority is None:
         for aggregate in host.aggregates:
             if aggregate_metadata.excludes_ordinary(aggregate):
@@ -206,14 +223,18 @@ def _describe_shortage(host: host_inventory.HostRecord,
     report = host.report
     assert report is not None
     texts = []
-    # Pass the memory of one instance as free, so that memory never limits.
+    # The page shows CPUs only. So that memory never limits, pass the memory of
+    # one instance as the free memory, and none in small pages.
     for refusal in admission.find_refusals(
-            report, request, report.remaining, request.memory_mb, small=None):
-        row, is_row, _ = refusal.reason.partition('_capacity')
+            report, request, report.remaining,
+            free_memory_mb=request.memory_mb, small=None):
         text = refusal.detail
-        if is_row:
+        # A reason such as "high_capacity" names a kind of vCPUs of which too
+        # few are left.
+        if refusal.reason.endswith('_capacity'):
+            kind = refusal.reason.removesuffix('_capacity')
             text = '%s %s vCPUs left, %s needed' % (
-                refusal.available, row, refusal.needed)
+                refusal.available, kind, refusal.needed)
         texts.append(text)
     return '; '.join(texts)
 
@@ -222,15 +243,16 @@ def _make_guest(instance: objects.Instance, pinned: frozenset[int],
                 floating: frozenset[int]) -> content.Guest:
     """Return the content of an instance.
 
-    :param pinned: as of ``content.Guest``
-    :param floating: as of ``content.Guest``
+    :param pinned: CPUs to which its vCPUs are pinned
+    :param floating: CPUs where its other vCPUs may run
     """
     state = instance.vm_state
     if instance.task_state:
         state += ' (%s)' % instance.task_state
+    # The priority, 'high' or 'low', or else 'ordinary'.
+    row = flavor_cpus.get_class(instance.flavor.extra_specs)
     return content.Guest(
-        name=instance.display_name, uuid=instance.uuid,
-        row=flavor_cpus.get_class(instance.flavor.extra_specs), state=state,
+        name=instance.display_name, uuid=instance.uuid, row=row, state=state,
         pinned=pinned, floating=floating, flavor=instance.flavor.name,
         is_stopped=instance.vm_state == vm_states.STOPPED)
 
@@ -258,7 +280,10 @@ def _find_problems(report: capacity_report.CapacityReport,
                    ) -> abc.Iterator[str]:
     """Yield the problems of a host that its instances and report tell.
 
-    :param pins: UUID of an instance -> CPUs
+    The report is what nova-compute writes about the CPUs of its host. A row is
+    a number of vCPUs of one kind that the host may sell.
+
+    :param pins: UUID of an instance -> CPUs to which it is pinned
     :returns: sentences
     """
     for problem in (report.problem, report.partition_problem):
@@ -268,8 +293,12 @@ def _find_problems(report: capacity_report.CapacityReport,
         yield 'The %s row is oversold: %d of %d vCPUs are sold. %s' % (
             row, getattr(report.used, row), getattr(report.sellable, row),
             finding.REMEDIES['oversold'])
+    # Dedicated CPUs that guests use which may not.
     if report.blocked:
-        names = report.blocked_by and ' (%s)' % report.blocked_by
+        names = ''
+        # The names of such guests that belong to no instance of the host.
+        if report.blocked_by:
+            names = ' (%s)' % report.blocked_by
         yield ('CPUs %s take no pinned server: guests on stale CPU sets or '
                'orphan guests use them%s.'
                % (hardware.format_cpu_spec(report.blocked), names))

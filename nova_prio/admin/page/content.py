@@ -36,14 +36,17 @@ class Row(typing.NamedTuple):
 
     @property
     def sold_percent(self) -> float:
-        """The sold part of the row, from 0 to 100."""
+        """The sold part of the vCPUs of the row, from 0 to 100."""
+        # A row that may sell nothing is full if anything is sold.
         if self.sellable <= 0:
             return 100 if self.sold else 0
         return round(min(self.sold / self.sellable, 1) * 100, 1)
 
     def add(self, other: Row) -> Row:
         """Return the sum of two rows."""
-        return Row._make(mine + theirs for mine, theirs in zip(self, other))
+        return Row(sold=self.sold + other.sold,
+                   sellable=self.sellable + other.sellable,
+                   left=self.left + other.left)
 
 
 NO_VCPUS = Row(sold=0, sellable=0, left=0)
@@ -101,7 +104,7 @@ class HostSection:
     def is_open_for(self, row: str) -> bool:
         """Return whether the scheduler may choose the host for a server.
 
-        :param row: of the server
+        :param row: priority of the server, 'high' or 'low', or 'ordinary'
         """
         return self.is_open and (
             self.takes_priority or row not in capacity.PRIORITIES)
@@ -189,9 +192,11 @@ class Page:
 
 def make_rows(used: capacity.Rows, sellable: capacity.Rows,
               left: capacity.Rows) -> dict[str, Row]:
-    """Return name of a row -> Row.
+    """Return name of a row -> Row: the numbers of vCPUs of one kind.
 
-    The arguments are the used, the sellable and the remaining vCPUs.
+    The arguments are the used, the sellable and the remaining vCPUs of each
+    row: 'high' (pinned), 'low' (all others), 'ordinary' (those without low
+    priority).
     """
     return {name: Row(sold=getattr(used, name),
                       sellable=getattr(sellable, name),
@@ -200,13 +205,14 @@ def make_rows(used: capacity.Rows, sellable: capacity.Rows,
 
 
 def assign_codes(names: abc.Sequence[str]) -> dict[str, str]:
-    """Return name -> code: A, B, ...; AA, AB, ... beyond 52 names."""
+    """Return name -> code: A, B, ... z; for over 52 names, all AA, AB, ..."""
     letters = string.ascii_uppercase + string.ascii_lowercase
+    needs_two_letters = len(names) > len(letters)
     codes = {}
     for number, name in enumerate(names):
         first, last = divmod(number, len(letters))
         codes[name] = letters[last]
-        if len(names) > len(letters):
+        if needs_two_letters:
             codes[name] = letters[first] + letters[last]
     return codes
 
@@ -226,8 +232,10 @@ def add_host(found: dict[str, Aggregate], name: str, rows: dict[str, Row],
 
     :param found: name of an aggregate -> Aggregate, to which this adds
     :param name: of the aggregate
-    :param rows: as those of HostSection
-    :param units: as those of HostSection, None without a flavor
+    :param rows: kind of vCPUs ('high', 'low' or 'ordinary') -> Row with the
+        numbers of vCPUs; empty if the host runs another compute driver
+    :param units: number of servers of the requested flavor that fit on the
+        host; None if no flavor was requested
     """
     hosts, sums, total = found.get(name, NO_HOSTS)
     sums = dict(sums)

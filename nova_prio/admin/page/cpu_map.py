@@ -7,6 +7,7 @@ A lane is a line of the map. A block is a part of the map, with its lanes.
 
 from __future__ import annotations
 
+import collections
 from collections import abc
 import itertools
 import typing
@@ -112,7 +113,11 @@ def get_codes(host: content.HostSection) -> dict[str, str]:
 
 
 def draw(host: content.HostSection) -> list[Block]:
-    """Return the blocks of the map of a host."""
+    """Return the blocks of the map of a host.
+
+    A block is a part of the map for some CPUs. A lane is a line of a block:
+    the CPU sets, the pinned servers, and those that float.
+    """
     codes = get_codes(host)
     marks = [_mark_cpu(cpu, codes) for cpu in _read_cpus(host)]
     blocks = []
@@ -128,10 +133,16 @@ def draw(host: content.HostSection) -> list[Block]:
 
 
 def list_cpus(host: content.HostSection) -> list[CPUs]:
-    """Return the lines of the table of CPUs of a host."""
-    groups: dict[CPU, set[int]] = {}
+    """Return the lines of the table of CPUs of a host.
+
+    Each pinned server has CPUs of its own. CPUs that differ only in the pinned
+    server share a line.
+    """
+    # CPU without pinned servers -> numbers of the CPUs that are like this.
+    groups: dict[CPU, set[int]] = collections.defaultdict(set)
     for number, cpu in enumerate(_read_cpus(host)):
-        groups.setdefault(cpu._replace(pinned=()), set()).add(number)
+        unpinned = cpu._replace(pinned=())
+        groups[unpinned].add(number)
     lines = []
     for cpu, numbers in groups.items():
         pinned = [(guest, hardware.format_cpu_spec(guest.pinned & numbers))
@@ -143,7 +154,12 @@ def list_cpus(host: content.HostSection) -> list[CPUs]:
 
 
 def _read_cpus(host: content.HostSection) -> abc.Iterator[CPU]:
-    """Yield the CPUs of a host, the CPU 0 first."""
+    """Yield the CPUs of a host, the CPU 0 first.
+
+    A blocked CPU is a dedicated one that a guest uses which may not. A held
+    CPU is pinned in Nova, but by no server of the host: by a move, or as the
+    thread sibling of an isolated vCPU. Neither takes a pinned server.
+    """
     for number in range(count_cpus(host)):
         set_name = note = ''
         if number in host.dedicated:
@@ -165,13 +181,19 @@ def _read_cpus(host: content.HostSection) -> abc.Iterator[CPU]:
 def _mark_cpu(cpu: CPU, codes: abc.Mapping[str, str]) -> dict[str, Mark]:
     """Return the marks of a CPU: name of a lane -> Mark.
 
-    :param codes: result of :func:`get_codes`
+    A lane is a line of the map. A CPU without a pinned server may be blocked,
+    by a guest that may not run there, or held, by a move or as the thread
+    sibling of an isolated vCPU.
+
+    :param codes: UUID of a server -> its code on the map
     """
     marks = {}
     if cpu.set_name:
         marks[SETS] = Mark(kind=cpu.set_name, text=cpu.set_name,
                            title='in cpu_%s_set' % cpu.set_name)
     if cpu.pinned:
+        # There is more than one only by mistake. The style of the box is that
+        # of the priority of the first: high or ordinary.
         marks[PINNED] = Mark(
             kind=cpu.pinned[0].row, title=_join_names(cpu.pinned),
             text=','.join(codes[guest.uuid] for guest in cpu.pinned))
@@ -179,9 +201,14 @@ def _mark_cpu(cpu: CPU, codes: abc.Mapping[str, str]) -> dict[str, Mark]:
         marks[PINNED] = Mark(kind='blocked', text=BLOCKED, title=cpu.note)
     elif cpu.note:
         marks[PINNED] = Mark(kind='held', text=HELD, title=cpu.note)
-    for lane in LOW, ORDINARY:
-        guests = [guest for guest in cpu.floating
-                  if (guest.row == capacity.LOW) == (lane == LOW)]
+    # Servers that float there, with low priority or without.
+    lanes: dict[str, list[content.Guest]] = {LOW: [], ORDINARY: []}
+    for guest in cpu.floating:
+        if guest.row == capacity.LOW:
+            lanes[LOW].append(guest)
+        else:
+            lanes[ORDINARY].append(guest)
+    for lane, guests in lanes.items():
         if guests:
             marks[lane] = Mark(kind=lane, text='~%d' % len(guests),
                                title=_join_names(guests))
@@ -207,9 +234,10 @@ def _join(first: int, marks: list[Mark | None]) -> list[Box]:
     :param marks: of the CPUs of the block; None for a CPU without a mark
     """
     boxes = []
+    # Position of a CPU in the block.
     left = 0
-    for mark, found in itertools.groupby(marks):
-        width = len(list(found))
+    for mark, group in itertools.groupby(marks):
+        width = len(list(group))
         if mark:
             cpus = 'CPU %d' % (first + left)
             if width > 1:

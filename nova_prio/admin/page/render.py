@@ -48,11 +48,14 @@ def render_gain(page: gain.Page) -> str:
 def _render(template: str, script: str, **values: typing.Any) -> str:
     """Return the HTML of a template.
 
+    The page names the hashes of its style and its script, and the browser runs
+    no other. So a script in a value, such as the name of a server, would not
+    run even if the template failed to escape it.
+
     :param script: the only script that the browser may run
     :param values: dict, name -> value in the template
     """
     style = _read('page.css')
-    # If a value were not escaped, the browser would not run it.
     policy = ("default-src 'none'; img-src data:; style-src %s; script-src %s"
               % (_hash(style), _hash(script)))
     return _ENVIRONMENT.get_template(template).render(
