@@ -35,8 +35,11 @@ PRIORITY_FILTER = 'PriorityFilter'
 MOVABLE = {row + ' row' for row in capacity.Rows._fields}.union(
     [memory_pages.RESOURCE, orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB])
 
-# Reason -> what is missing, beside the rows.
-_RESOURCES = {'memory': orc.MEMORY_MB, 'small_pages': memory_pages.RESOURCE}
+# Reason of PriorityFilter that is a shortage -> what is missing.
+_RESOURCES = {
+    'memory': orc.MEMORY_MB, 'small_pages': memory_pages.RESOURCE,
+    'high_capacity': 'high row', 'low_capacity': 'low row',
+    'ordinary_capacity': 'ordinary row'}
 
 
 @dataclasses.dataclass(eq=False)
@@ -49,8 +52,8 @@ class Answer:
     name of ``MOVABLE``, such as 'high row' -> missing amount; it is empty if
     the host passes, or refuses for another reason than a shortage. ``rank``
     and ``weight`` are those of PriorityWeighter, if the host passes.
-    ``is_curable`` tells whether the host may fit after moves of other
-    instances.
+    ``may_fit_after_moves`` tells whether the host passes, or may do so when
+    other instances have moved away.
     """
 
     host: str
@@ -59,20 +62,28 @@ class Answer:
     missing: dict[str, int] = dataclasses.field(default_factory=dict)
     rank: int | None = None
     weight: float | None = None
-    is_curable: bool = False
+    may_fit_after_moves: bool = False
 
     def set_missing(self, missing: dict[str, int]) -> None:
         """Set the missing amounts of a host that is only short of them.
 
-        :param missing: as the field
+        The host may fit after moves of other instances if these can free all
+        that is missing: vCPUs, memory and disk, but no other resources.
+
+        :param missing: name of a resource, such as 'DISK_GB' -> missing
+            amount; empty for a host that has another problem
         """
         self.missing = missing
-        self.is_curable = bool(missing) and MOVABLE.issuperset(missing)
+        self.may_fit_after_moves = (
+            bool(missing) and MOVABLE.issuperset(missing))
 
 
 def describe_failed_builds(weighers: abc.Iterable[weights.BaseHostWeigher],
                            state: host_manager.HostState) -> str:
     """Return why Nova prefers other hosts to one that passes, or ''.
+
+    The reason is failed builds: BuildFailureWeigher subtracts them from the
+    weight of the host, unless the operator has disabled this weigher.
 
     :param weighers: the enabled weighers
     :returns: a clause
@@ -85,16 +96,27 @@ def describe_failed_builds(weighers: abc.Iterable[weights.BaseHostWeigher],
     return ''
 
 
-def get_position(each: Answer) -> tuple[typing.Any, ...]:
-    """Return a key that sorts passing hosts first, then the closest ones."""
-    return (each.result != PASSES, each.rank or 0, not each.missing,
-            sum(each.missing.values()), each.host)
+def get_position(answer: Answer) -> tuple[typing.Any, ...]:
+    """Return a key that sorts passing hosts first, then the closest ones.
+
+    Passing hosts have the order of their ranks. Of the others, those with a
+    shortage come first, and of these, the one that lacks the smallest sum.
+    """
+    is_refused = answer.result != PASSES
+    has_no_shortage = not answer.missing
+    shortage = sum(answer.missing.values())
+    return (is_refused, answer.rank or 0, has_no_shortage, shortage,
+            answer.host)
 
 
 def find_closest(answers: abc.Iterable[Answer]) -> Answer | None:
-    """Return the refused host with the smallest shortage, or None."""
+    """Return the refused host with the smallest shortage, or None.
+
+    :returns: None if no host refuses for a shortage
+    """
     short = [each for each in answers if each.missing]
-    # A lack of memory or disk is usually a larger number than one of vCPUs.
+    # The sum over all resources decides. Memory and disk are larger numbers
+    # than vCPUs, so that a host that only lacks some vCPUs is closer.
     return min(short, key=get_position, default=None)
 
 
@@ -108,30 +130,39 @@ def find_refusal(state: host_manager.HostState, spec: objects.RequestSpec,
 def get_missing(state: host_manager.HostState,
                 request: request_view.SchedulingRequest,
                 refusal: admission.Refusal) -> dict[str, int]:
-    """Return the missing vCPUs of each row, and memory, of a refused host.
+    """Return the vCPUs and memory that a host lacks if PriorityFilter refuses.
 
-    :returns: empty if there is another reason than a shortage
+    A host has three limits of vCPUs, the rows: high for pinned vCPUs, low for
+    all shared vCPUs, and ordinary for shared vCPUs without low priority.
+
+    :param refusal: the first reason of the filter
+    :returns: name of a resource, such as 'high row' or 'MEMORY_MB' -> missing
+        amount; empty if the host has another reason than a shortage, or if it
+        lacks more than can ever be free
     """
-    view = host_view.get_report(state) if refusal.needed else None
-    if view is None:
+    # Only the reasons that are a shortage have a needed amount.
+    if not refusal.needed:
         return {}
+    report = host_view.get_report(state)
+    if report is None:
+        return {}
+    # Name of a resource -> amount that the empty host would have.
     limits = {orc.MEMORY_MB: state.total_usable_ram_mb}
-    small = host_view.get_small_pages(state, view)
-    if small is not None:
-        limits[memory_pages.RESOURCE] = small.total_mb
-    for row, vcpus in view.sellable._asdict().items():
+    small_pages = host_view.get_small_pages(state, report)
+    if small_pages is not None:
+        limits[memory_pages.RESOURCE] = small_pages.total_mb
+    for row, vcpus in report.sellable._asdict().items():
         limits[row + ' row'] = vcpus
+    remaining = host_view.get_remaining(state, report, request)
     missing = {}
     for each in admission.find_refusals(
-            view, request, host_view.get_remaining(state, view, request),
-            state.free_ram_mb, small):
-        name = _RESOURCES.get(
-            each.reason, each.reason.replace('_capacity', ' row'))
-        if name not in limits:
+            report, request, remaining, state.free_ram_mb, small_pages):
+        resource = _RESOURCES.get(each.reason)
+        if resource is None:
+            # This further reason is no shortage: no amount makes the host fit.
             return {}
         assert each.needed is not None and each.available is not None
-        # More than the host has can never be free.
-        if each.needed > limits[name]:
+        if each.needed > limits[resource]:
             return {}
-        missing[name] = each.needed - each.available
+        missing[resource] = each.needed - each.available
     return missing

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The allocation candidates of a request, and the decision about it.
-
-The rows of Placement are the free amounts of each resource class of each
-provider.
-"""
+"""The allocation candidates of a request, and the decision about it."""
 
 from __future__ import annotations
 
@@ -29,26 +25,26 @@ if typing.TYPE_CHECKING:
 
 #: An allocation request as Placement returns it.
 Candidate = dict[str, typing.Any]
-#: (UUID of a provider, resource class) -> free amount.
-Rows = dict[tuple[str, str], int]
+#: (UUID of a provider, resource class) -> amount.
+Amounts = dict[tuple[str, str], int]
 
 
 class Candidates(typing.NamedTuple):
     """What Placement offers for a request.
 
-    ``of_provider`` are the allocation requests with a provider: UUID -> list,
-    which is empty if all allocations are on other providers. ``free`` are the
-    rows of all providers. ``is_complete`` tells whether Placement may have
-    returned all candidates.
+    ``by_provider`` is UUID of a provider -> the candidates that allocate from
+    it. The list is empty if all allocations are on other providers of its
+    tree. ``free`` are the free amounts of all providers. ``is_complete`` tells
+    whether Placement may have returned all candidates.
     """
 
-    of_provider: dict[str, list[Candidate]]
-    free: Rows
+    by_provider: dict[str, list[Candidate]]
+    free: Amounts
     is_complete: bool
 
 
 #: The candidates of a request for which Placement was not asked.
-NO_CANDIDATES = Candidates(of_provider={}, free={}, is_complete=True)
+NO_CANDIDATES = Candidates(by_provider={}, free={}, is_complete=True)
 
 
 @dataclasses.dataclass(eq=False)
@@ -71,12 +67,17 @@ class Decision:
     placement: Candidates = NO_CANDIDATES
 
     def get_answer(self, uuid: str) -> explain_answers.Answer:
-        """Return the answer about the node with a UUID."""
+        """Return the answer about the compute node with a UUID."""
         return self.answers[self.names[uuid]]
 
     def add(self, uuid: str, result: str,
             reason: str = '') -> explain_answers.Answer:
-        """Add and return the answer about the node with a UUID."""
+        """Add and return the answer about the compute node with a UUID.
+
+        :param result: which step refuses the request, such as 'Placement' or
+            the name of a filter; 'passes' if none does
+        :param reason: a clause, or ''
+        """
         name = self.names[uuid]
         answer = explain_answers.Answer(
             host=name, result=result, reason=reason)
@@ -85,13 +86,22 @@ class Decision:
 
     def refuse(self, state: host_manager.HostState, result: str,
                refusal: admission.Refusal) -> explain_answers.Answer:
-        """Add and return the answer about a host with a Refusal."""
+        """Add and return the answer about a host that PriorityFilter refuses.
+
+        The host may fit after moves of other instances if it only lacks
+        amounts that moves can free, or a NUMA cell with enough of them.
+
+        :param result: which step refuses; nova-compute refuses for some of
+            the reasons of the filter, too
+        """
         answer = self.add(state.uuid, result, '%s: %s' % (
             refusal.reason, refusal.detail))
-        answer.set_missing(explain_answers.get_missing(
-            state, request_view.read_request(self.spec), refusal))
-        # Moves may free a NUMA cell.
-        answer.is_curable |= refusal.reason == 'numa_topology'
+        request = request_view.read_request(self.spec)
+        missing = explain_answers.get_missing(state, request, refusal)
+        answer.set_missing(missing)
+        if refusal.reason == 'numa_topology':
+            # This reason names no missing amount.
+            answer.may_fit_after_moves = True
         return answer
 
 
@@ -99,9 +109,12 @@ def read(client: report.SchedulerReportClient,
          request: utils.ResourceRequest) -> Candidates:
     """Ask Placement for the candidates of a request.
 
-    nova-scheduler with PriorityFilter never asks for VCPU in place of PCPU: it
-    would not start with the option that allows this.
+    Ask once. Stock Nova may ask again, for VCPU in place of PCPU, but
+    nova-scheduler with PriorityFilter does not start unless [workarounds]
+    disable_fallback_pcpu_query forbids this.
 
+    :returns: the allocation requests by provider, and the free amounts of each
+        resource class of each provider
     :raises nova_prio.placement.allocations.RequestInvalid: if the request
         contradicts itself, or names what Placement does not know
     :raises nova_prio.placement.allocations.PlacementRefused: if Placement
@@ -111,17 +124,19 @@ def read(client: report.SchedulerReportClient,
         client, '/allocation_candidates?' + request.to_querystring(),
         refused_providers.CANDIDATES_VERSION)
     offered = answer['allocation_requests']
-    of_provider: dict[str, list[Candidate]] = collections.defaultdict(list)
-    free: Rows = {}
+    by_provider: dict[str, list[Candidate]] = collections.defaultdict(list)
+    free: Amounts = {}
     for candidate in offered:
         for uuid in candidate['allocations']:
-            of_provider[uuid].append(candidate)
+            by_provider[uuid].append(candidate)
     for uuid, summary in answer['provider_summaries'].items():
-        of_provider.setdefault(uuid, [])
+        # The summaries also have the providers of a tree without allocations.
+        by_provider.setdefault(uuid, [])
         for name, amounts in summary['resources'].items():
             free[uuid, name] = amounts['capacity'] - amounts['used']
+    # The limit is [scheduler] max_placement_results.
     is_complete = request._limit is None or len(offered) < request._limit
-    return Candidates(of_provider=dict(of_provider), free=free,
+    return Candidates(by_provider=dict(by_provider), free=free,
                       is_complete=is_complete)
 
 
@@ -131,7 +146,11 @@ def answer_not_offered(
 ) -> None:
     """Answer for the hosts that Placement does not offer.
 
-    :param uuids: UUIDs of these hosts
+    If a host is not in the aggregates, or does not have the traits, that a
+    request filter of nova-scheduler may have required, answer with these
+    restrictions only. The result is then 'request filter'.
+
+    :param uuids: UUIDs of the compute nodes of these hosts
     :param aggregate_names: UUID of an aggregate -> its name
     """
     request = decision.request
@@ -143,21 +162,23 @@ def answer_not_offered(
             % request._limit)
     found = refused_providers.find_obstacles(
         client, request, uuids, aggregate_names)
-    for uuid, of_host in found.items():
-        restrictions = [each for each in of_host if each.is_restriction]
-        result = explain_answers.PLACEMENT
+    for uuid, obstacles in found.items():
+        restrictions = [each for each in obstacles if each.is_restriction]
         if restrictions:
-            result = explain_answers.REQUEST_FILTER
-        texts = [each.text for each in restrictions or of_host]
-        answer = decision.add(
-            uuid, result, '; '.join(texts) or nothing_found)
-        # If the host has other obstacles, no amount makes it fit.
-        if all(each.missing for each in of_host):
+            result, shown = explain_answers.REQUEST_FILTER, restrictions
+        else:
+            result, shown = explain_answers.PLACEMENT, obstacles
+        reason = '; '.join(each.text for each in shown) or nothing_found
+        answer = decision.add(uuid, result, reason)
+        # If the host has another obstacle, no amount makes it fit.
+        is_only_short = bool(obstacles) and all(
+            each.missing for each in obstacles)
+        if is_only_short:
             answer.set_missing({each.resource: each.missing
-                                for each in of_host if each.resource})
+                                for each in obstacles if each.resource})
 
 
-def select(offered: list[Candidate], free: Rows) -> list[Candidate]:
+def select(offered: list[Candidate], free: Amounts) -> list[Candidate]:
     """Return the candidates that fit on the free amounts.
 
     :param offered: allocation requests of Placement
@@ -171,7 +192,7 @@ def select(offered: list[Candidate], free: Rows) -> list[Candidate]:
     return fitting
 
 
-def take(candidate: Candidate, free: Rows) -> None:
+def take(candidate: Candidate, free: Amounts) -> None:
     """Subtract a candidate from the free amounts.
 
     :param candidate: an allocation request of Placement
@@ -181,8 +202,12 @@ def take(candidate: Candidate, free: Rows) -> None:
         free[key] -= amount
 
 
-def _get_amounts(candidate: Candidate) -> Rows:
-    """Return the amounts of a candidate, with the keys of ``Rows``."""
+def _get_amounts(candidate: Candidate) -> Amounts:
+    """Return the amounts of a candidate.
+
+    :param candidate: an allocation request of Placement
+    :returns: (UUID of a provider, resource class) -> amount
+    """
     found = {}
     for uuid, allocation in candidate['allocations'].items():
         for name, amount in allocation['resources'].items():

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The judge on a state that does not exist yet, such as after moves.
+"""The decision about a host after moves that are only planned.
 
-Nova's filters decide on copies of the host states, and Placement's rows are
-copied too. Traits, aggregates and trees are the answers of Placement. Devices
-of instances that leave do not become free.
+Nova's filters decide on copies of the host states. The free amounts of
+Placement are copied too. Traits, aggregates and trees are the answers of
+Placement. Devices of instances that leave do not become free.
 """
 
 from __future__ import annotations
@@ -34,41 +34,48 @@ if typing.TYPE_CHECKING:
 
 
 class Copies:
-    """The hosts and the rows of Placement while instances move.
+    """The hosts, and the free amounts of Placement, while instances move.
 
-    :param of_cloud: decides about each request on the present state first
+    :param the_judge: decides about each request on the present state first
     """
 
     def __init__(self, context: nova_context.RequestContext,
                  client: report.SchedulerReportClient,
-                 of_cloud: judge.Judge) -> None:
+                 the_judge: judge.Judge) -> None:
         self._context = context
         self._client = client
-        self._judge = of_cloud
+        self._judge = the_judge
+        # Name of a host -> its state after the moves up to now.
         self._states: dict[str, host_manager.HostState] = {}
-        self._free: candidates.Rows = {}
-        self._read: set[str] = set()
+        # (UUID of a provider, resource class) -> amount that is free then.
+        self._free: candidates.Amounts = {}
+        # UUIDs of the providers whose free amounts have been read.
+        self._read_providers: set[str] = set()
 
     def arrive(self, decision: candidates.Decision, uuid: str,
                host: str) -> answers.Answer | None:
         """Put an instance on a host; return the refusal if it does not fit.
 
-        :param decision: about the request on the present state
+        :param decision: about the request on the present state, in which the
+            host passes, or may fit after moves
         :param uuid: UUID of the instance
+        :param host: name of the host
+        :returns: None if the instance fits, and is on the host from now on
         """
         answer = decision.answers.get(host)
         if answer is None:
             return answers.Answer(host=host, result=answers.CELL,
                                   reason='the host was unknown before')
-        if not answer.is_curable:
+        if not answer.may_fit_after_moves:
             return answer
         spec = decision.spec
         spec.instance_uuid = uuid
         state = self._get_state(host)
         trial = _copy_state(state)
-        trial.allocation_candidates = candidates.select(
-            decision.placement.of_provider.get(state.uuid) or
-            self._make_candidates(decision, state.uuid), self._free)
+        # Placement has offered nothing on a host that was short at that time.
+        offered = (decision.placement.by_provider.get(state.uuid) or
+                   self._make_candidates(decision, state.uuid))
+        trial.allocation_candidates = candidates.select(offered, self._free)
         if not trial.allocation_candidates:
             return answers.Answer(
                 host=host, result=answers.PLACEMENT, reason='after the '
@@ -79,23 +86,25 @@ class Copies:
         candidate = trial.allocation_candidates[0]
         candidates.take(candidate, self._free)
         fitted = consume(trial, spec, candidate)
-        # For the filter, the topology has only the CPUs that this instance may
-        # use. Another instance may use others.
+        # PriorityFilter has limited the topology of the trial to the CPUs that
+        # an instance of this priority may use. The next instance may use
+        # others: add the instance to the whole topology, which was kept. The
+        # flag lets the filter limit it again.
         trial.numa_topology = hardware.numa_usage_from_instance_numa(
             state.numa_topology, fitted)
         trial.is_limited_to_priority = False
         # Each move ends before the next one, so it adds no workload.
         trial.num_io_ops = state.num_io_ops
         trial.instances[uuid] = objects.Instance(uuid=uuid)
-        _change_report(trial, spec.flavor, fitted, sign=1)
+        _add_to_report(trial, spec.flavor, fitted, times=1)
         self._states[host] = trial
         return None
 
     def depart(self, instance: objects.Instance) -> None:
         """Remove an instance from its host.
 
-        If the judge does not know the host, or if the host has several nodes,
-        nothing becomes free.
+        If the host was unknown when the hosts were read, or if it has several
+        compute nodes, nothing becomes free.
 
         :param instance: with flavor and NUMA topology
         """
@@ -112,33 +121,41 @@ class Copies:
         if state.numa_topology and topology:
             state.numa_topology = hardware.numa_usage_from_instance_numa(
                 state.numa_topology, topology, free=True)
-        _change_report(state, flavor, topology, sign=-1)
-        held = self._client.get_allocs_for_consumer(
+        _add_to_report(state, flavor, topology, times=-1)
+        allocated = self._client.get_allocs_for_consumer(
             self._context, instance.uuid)['allocations']
-        for uuid, allocation in held.items():
-            self._read_rows(uuid)
+        for uuid, allocation in allocated.items():
+            # A provider outside of the tree of the host may be new here.
+            self._read_free_amounts(uuid)
             for name, amount in allocation['resources'].items():
                 self._free[uuid, name] += amount
 
     def _get_state(self, host: str) -> host_manager.HostState:
-        """Return the copy of the state of a host."""
+        """Return the state of a host after the moves up to now.
+
+        The first call reads the present state, and the free amounts of the
+        providers of the host.
+        """
         if host not in self._states:
             uuid = self._judge.find_uuid(host)
             assert uuid is not None
             state, = self._judge.hosts.get_host_states_by_uuids(
                 self._context, [uuid], None)
             self._states[host] = state
-            for each in allocations.get_json(
-                    self._client, '/resource_providers?in_tree=' + uuid,
-            )['resource_providers']:
-                self._read_rows(each['uuid'])
+            tree = allocations.get_json(
+                self._client, '/resource_providers?in_tree=' + uuid)
+            for provider in tree['resource_providers']:
+                self._read_free_amounts(provider['uuid'])
         return self._states[host]
 
-    def _read_rows(self, uuid: str) -> None:
-        """Read the free amounts of a provider, if they are not known."""
-        if uuid in self._read:
+    def _read_free_amounts(self, uuid: str) -> None:
+        """Read the free amounts of a provider, unless they have been read.
+
+        Later reads would undo the moves that have changed the amounts here.
+        """
+        if uuid in self._read_providers:
             return
-        self._read.add(uuid)
+        self._read_providers.add(uuid)
         used = allocations.read_provider(self._client, uuid, 'usages')
         for name, inventory in allocations.read_provider(
                 self._client, uuid, 'inventories').items():
@@ -147,16 +164,21 @@ class Copies:
 
     def _make_candidates(self, decision: candidates.Decision, uuid: str,
                          ) -> list[candidates.Candidate]:
-        """Return the allocation request of a host that is short now.
+        """Return what Placement would offer on a host with enough free.
 
-        :returns: empty if another provider than that of the host has some of
-            the resources, or if the request names groups of resources
+        Placement makes no allocation request for a host that has too little
+        at present. Make one, in which the host itself has all resources.
+
+        :param uuid: UUID of the compute node
+        :returns: one allocation request; none if another provider than the
+            compute node has some of the resources, or if the request has
+            further groups of resources, such as for devices
         """
         request = decision.request
         assert request is not None
         resources = request.get_request_group(None).resources
-        if request.get_num_of_suffixed_groups() or not all(
-                (uuid, name) in self._free for name in resources):
+        has_all_classes = all((uuid, name) in self._free for name in resources)
+        if request.get_num_of_suffixed_groups() or not has_all_classes:
             return []
         return [{'allocations': {uuid: {'resources': dict(resources)}},
                  'mappings': {'': [uuid]}}]
@@ -168,19 +190,23 @@ def consume(state: host_manager.HostState, spec: objects.RequestSpec,
     """Let a host state take an instance; return its fitted topology.
 
     :param candidate: the allocation request of Placement for the instance
+    :returns: None if the instance has no NUMA topology
     """
+    # The claim of devices reads which providers the candidate gives them.
     for group in spec.requested_resources:
         group.provider_uuids = candidate['mappings'][group.requester_id]
     topology = spec.numa_topology
-    # Nova writes the fit into the request.
+    # Nova writes the host cells into the topology of the request, which serves
+    # for other hosts too: give Nova a copy.
     spec.numa_topology = topology and topology.obj_clone()
     state.consume_from_request(spec)
-    fitted, spec.numa_topology = spec.numa_topology, topology
+    fitted = spec.numa_topology
+    spec.numa_topology = topology
     return fitted
 
 
 def _copy_state(state: host_manager.HostState) -> host_manager.HostState:
-    """Return a copy that filters and a consumption may change."""
+    """Return a copy that filters, and a new instance, may change."""
     copied = copy.copy(state)
     copied.numa_topology = (
         state.numa_topology and state.numa_topology.obj_clone())
@@ -190,26 +216,32 @@ def _copy_state(state: host_manager.HostState) -> host_manager.HostState:
     return copied
 
 
-def _change_report(state: host_manager.HostState, flavor: objects.Flavor,
+def _add_to_report(state: host_manager.HostState, flavor: objects.Flavor,
                    topology: objects.InstanceNUMATopology | None,
-                   sign: int) -> None:
-    """Change the report of nova-compute in the state of a host.
+                   times: int) -> None:
+    """Add the vCPUs of an instance to the report of its host.
+
+    nova-compute with our driver reports the used vCPUs of its host in the
+    stats of the compute node, and PriorityFilter reads them there. They are
+    three numbers, the rows: pinned vCPUs, all shared vCPUs, and shared vCPUs
+    without low priority.
 
     :param topology: as it is fitted to the host, or None
-    :param sign: 1 if the instance arrives, -1 if it leaves
+    :param times: 1 if the instance arrives, -1 if it leaves
     """
     report = host_report.HostReport.from_stats(state.stats)
     if report is None:
         return
     needed = demand.ResourceRequest.from_flavor(flavor, topology)
+    # NUMA cell of the host -> vCPUs of the low-priority instances on it.
     low_by_cell = collections.Counter(report.low_by_cell)
     if needed.priority == capacity.LOW:
         for cell, vcpus in demand.count_shared_by_cell(topology).items():
-            low_by_cell[cell] += sign * vcpus
+            low_by_cell[cell] += times * vcpus
+    used = capacity.add_rows(report.used, needed.needed_rows, times)
     changed = dataclasses.replace(
-        report, low_by_cell=low_by_cell,
-        used=capacity.add_rows(report.used, needed.needed_rows, sign),
-        vcpus_used=report.vcpus_used + sign * flavor.vcpus)
+        report, low_by_cell=low_by_cell, used=used,
+        vcpus_used=report.vcpus_used + times * flavor.vcpus)
     # The copied states share their stats.
     state.stats = dict(state.stats)
     state.stats[host_report.STATS_KEY] = (

@@ -38,6 +38,7 @@ class _State(host_manager.HostState):
     def __init__(self, host: str, node: str, cell: str,
                  topologies: dict[str, objects.NUMATopology]) -> None:
         super().__init__(host, node, cell)
+        # Nova has set an empty dict, which would hide the property below.
         del self.instances
         self._topologies = topologies
 
@@ -47,6 +48,9 @@ class _State(host_manager.HostState):
                instances: abc.Collection[str]) -> None:
         """Update the state from records, as Nova does.
 
+        Nova would make objects of the NUMA topology, which takes long, and few
+        filters need them. Keep its text for the property ``numa_topology``.
+
         :param instances: UUIDs of the instances
         """
         self._instance_uuids = instances
@@ -55,16 +59,21 @@ class _State(host_manager.HostState):
             super().update(compute, service, aggregates)
             return
         self._numa_topology_text = compute.numa_topology
+        # Hide the text while Nova's method runs.
         compute.numa_topology = None
         try:
             super().update(compute, service, aggregates)
         finally:
             compute.numa_topology = self._numa_topology_text
+        # Nova has set the attribute to None, which would hide the property.
         self.__dict__.pop('numa_topology', None)
 
     @functools.cached_property
     def numa_topology(self) -> objects.NUMATopology | None:
-        """The NUMA topology of the host, or None."""
+        """The NUMA topology of the host, made of its text at the first use.
+
+        The states of a compute node share it.
+        """
         if self.uuid not in self._topologies:
             self._topologies[self.uuid] = objects.NUMATopology.obj_from_db_obj(
                 self._numa_topology_text)
@@ -72,7 +81,10 @@ class _State(host_manager.HostState):
 
     @functools.cached_property
     def instances(self) -> dict[str, objects.Instance]:
-        """The instances of the host; Nova's filters read their UUIDs."""
+        """The instances of the host: UUID -> Instance with only this UUID.
+
+        Nova's filters do not read more.
+        """
         return {uuid: objects.Instance(uuid=uuid)
                 for uuid in self._instance_uuids}
 
@@ -92,19 +104,29 @@ class Hosts(host_manager.HostManager):
     enabled_filters: list[filters.BaseHostFilter]
 
     def __init__(self, context: nova_context.RequestContext) -> None:
+        # Name of a filter -> why it cannot run here.
         self.unusable: dict[str, str] = {}
+        # UUID of a compute node -> its NUMA topology, for all states of it.
         self._topologies: dict[str, objects.NUMATopology] = {}
+        # nova-scheduler checks its options when it loads our filter. Here,
+        # the filters must load with any options.
         with start.unchecked():
             super().__init__()
         if not any(is_priority_filter(each) for each in self.enabled_filters):
+            # This nova.conf is not that of a scheduler with our filter, which
+            # does the work of NUMATopologyFilter too.
             self.enabled_filters = [
                 each for each in self.enabled_filters
                 if type(each).__name__ != 'NUMATopologyFilter']
             self.enabled_filters.append(priority_filter.PriorityFilter())
+        # Read the compute nodes with Nova's own method, once. The method of
+        # this class then answers from them. The records are UUID of a cell ->
+        # its compute nodes; a cell that does not answer is missing.
         self._records, self._services = super()._get_computes_for_cells(
             context, list(self.cells.values()), None)
         self.silent_cells = [cell for cell in self.cells
                              if cell not in self._records]
+        # Each compute node with the UUID of its cell.
         self.nodes: list[tuple[objects.ComputeNode, str]] = []
         # Name of a host -> UUIDs of its instances.
         self._uuids: dict[str, list[str]] = collections.defaultdict(list)
@@ -126,7 +148,10 @@ class Hosts(host_manager.HostManager):
 
     def _choose_host_filters(self, filter_cls_names: abc.Iterable[str],
                              ) -> list[filters.BaseHostFilter]:
-        """Return the filters that can be loaded, and note the others."""
+        """Return the filters that can be loaded, and note the others.
+
+        Nova's method loads all or none: call it for each filter.
+        """
         chosen: list[filters.BaseHostFilter] = []
         for name in filter_cls_names:
             try:
@@ -148,7 +173,11 @@ class Hosts(host_manager.HostManager):
             compute_uuids: abc.Container[str],
     ) -> tuple[dict[str, list[objects.ComputeNode]],
                dict[str, objects.Service]]:
-        """Return nodes and services as they were read at first."""
+        """Return nodes and services as they were read at first.
+
+        :returns: (UUID of a cell -> its compute nodes, name of a host -> its
+            nova-compute)
+        """
         found = {}
         for cell in cells:
             nodes = self._records.get(cell.uuid, ())
@@ -162,13 +191,16 @@ class Hosts(host_manager.HostManager):
                    ) -> list[host_manager.HostState]:
         """Return the host states that pass one filter.
 
-        A filter that raises an error passes all, and is noted as unusable.
+        Nova's method also removes the hosts that the request ignores, and
+        those other than the host that it names. If the request forces a host,
+        Nova runs no filter. A filter that raises an error passes all, and is
+        noted as unusable.
 
-        :param the_filter: None to apply only the hosts that the request forces
-            or ignores. Nova runs no filter if a host is forced.
+        :param the_filter: None for no filter: only these hosts are removed
         :param index: number of instances of the request that have a host
         """
         states = list(states)
+        # Nova's method runs all enabled filters: enable only this one.
         enabled = self.enabled_filters
         self.enabled_filters = [the_filter] if the_filter else []
         try:
@@ -180,6 +212,19 @@ class Hosts(host_manager.HostManager):
         finally:
             self.enabled_filters = enabled
 
+    def split(self, the_filter: filters.BaseHostFilter | None,
+              states: list[host_manager.HostState],
+              spec: objects.RequestSpec,
+              ) -> tuple[list[host_manager.HostState],
+                         list[host_manager.HostState]]:
+        """Return the host states that pass one filter, and the others.
+
+        The parameters are those of :meth:`run_filter`.
+        """
+        passing = self.run_filter(the_filter, states, spec)
+        uuids = {state.uuid for state in passing}
+        return passing, [each for each in states if each.uuid not in uuids]
+
 
 def is_priority_filter(each: filters.BaseHostFilter) -> bool:
     """Return whether a filter is PriorityFilter."""
@@ -187,6 +232,6 @@ def is_priority_filter(each: filters.BaseHostFilter) -> bool:
 
 
 def describe_filter(each: filters.BaseHostFilter) -> str:
-    """Return the purpose of a filter, as its author wrote it."""
+    """Return the first line of the docstring of a filter, else its name."""
     return host_inventory.format_first_line(
         inspect.getdoc(type(each)) or type(each).__name__)

@@ -44,6 +44,7 @@ _RESULT_OF_ERROR = {
     exception.RequestFilterFailed: answers.REQUEST_FILTER,
     exception.NoValidHost: answers.SCHEDULER,
     allocations.RequestInvalid: answers.PLACEMENT}
+#: Reason for a host on which Placement offers no allocation.
 _ALL_ON_OTHERS = 'all its allocations are on other providers'
 
 
@@ -59,13 +60,18 @@ class Judge:
                  client: report.SchedulerReportClient) -> None:
         self._context = context
         self._client = client
+        # As nova-scheduler does when it starts: Nova's code then runs our
+        # request filter in this process, too.
         hooks.install_request_filter(prio_filter.restrict_request)
         self.hosts = explain_hosts.Hosts(context)
         self._aggregate_names = {
             each.uuid: each.name
             for each in self.hosts.aggs_by_id.values()}
+        # A node is listed with the UUID of its cell.
         numbers = collections.Counter(
             node.host for node, _ in self.hosts.nodes)
+        # UUID of a compute node -> its name in answers, which is that of its
+        # host unless the host has several nodes.
         self._names = {}
         for node, _ in self.hosts.nodes:
             name = node.host
@@ -74,9 +80,13 @@ class Judge:
             self._names[node.uuid] = name
 
     def list_doubts(self) -> list[str]:
-        """Return why a host that passes may not fit, clauses."""
-        doubts = ['filter %s cannot run here (%s)' % each
-                  for each in sorted(self.hosts.unusable.items())]
+        """Return why nova-scheduler may refuse a host that passes here.
+
+        :returns: clauses
+        """
+        doubts = []
+        for name, problem in sorted(self.hosts.unusable.items()):
+            doubts.append('filter %s cannot run here (%s)' % (name, problem))
         for problem in config_checks.find_problems(nova.conf.CONF):
             doubts.append(
                 'this nova.conf is not that of nova-scheduler, which would '
@@ -99,8 +109,10 @@ class Judge:
         for score, state in zip(scores, decision.passing):
             answer = decision.get_answer(state.uuid)
             answer.weight = score * weigher.weight_multiplier(state)
+            # The host passes: say why Nova may still prefer another one.
             answer.reason = answers.describe_failed_builds(
                 self.hosts.weighers, state)
+            # The largest weight comes first; the name decides a tie.
             passing.append((-answer.weight, answer.host, answer))
         for rank, (_, _, answer) in enumerate(sorted(passing), start=1):
             answer.rank = rank
@@ -112,9 +124,10 @@ class Judge:
 
         The other arguments and the errors are those of :meth:`answer`.
 
-        :param before_moves: whether instances may move away first. Then also
-            run the filters on the hosts that are only short of resources, to
-            find those that no move makes fit
+        :param before_moves: whether other instances may move away before the
+            request. Then also run the filters on the hosts that only lack
+            what these moves may free: if such a host does not pass another
+            filter, no move makes it fit
         """
         decision = candidates.Decision(spec=spec, names=self._names)
         uuids = list(self._exclude_by_records(decision))
@@ -125,31 +138,35 @@ class Judge:
             decision.placement = candidates.read(
                 self._client, decision.request)
         except tuple(_RESULT_OF_ERROR) as error:
+            # Nova refuses the request for all hosts. It raises no subclass of
+            # these errors here.
+            result = _RESULT_OF_ERROR[type(error)]
+            reason = host_inventory.format_first_line(str(error))
             for uuid in uuids:
-                decision.add(uuid, _RESULT_OF_ERROR[type(error)],
-                             host_inventory.format_first_line(str(error)))
+                decision.add(uuid, result, reason)
             return decision
-        offered = decision.placement.of_provider
-        wanted = [uuid for uuid in uuids if uuid in offered]
-        in_tree = decision.request.get_request_group(None).in_tree
-        refused = []
+        # UUID of the node that the request names, or None.
+        only_node = decision.request.get_request_group(None).in_tree
+        # UUIDs of the nodes whose hosts the filters test, and of the others.
+        to_filter, not_offered = [], []
         for uuid in uuids:
-            if uuid in offered:
-                continue
-            if in_tree in (None, uuid):
-                refused.append(uuid)
+            if uuid in decision.placement.by_provider:
+                to_filter.append(uuid)
+            elif only_node is None or only_node == uuid:
+                not_offered.append(uuid)
             else:
                 decision.add(uuid, answers.PLACEMENT,
                              'the request names another host')
         candidates.answer_not_offered(
-            self._client, decision, refused, self._aggregate_names)
+            self._client, decision, not_offered, self._aggregate_names)
         if before_moves:
-            wanted += [uuid for uuid in refused
-                       if decision.get_answer(uuid).is_curable]
+            to_filter += [uuid for uuid in not_offered
+                          if decision.get_answer(uuid).may_fit_after_moves]
         utils.setup_instance_group(self._context, spec)
-        self._filter(decision, self._make_states(decision, wanted))
+        self._filter(decision, self._make_states(decision, to_filter))
         for state in decision.passing:
-            decision.add(state.uuid, answers.PASSES).is_curable = True
+            answer = decision.add(state.uuid, answers.PASSES)
+            answer.may_fit_after_moves = True
         return decision
 
     def filter_one(self, spec: objects.RequestSpec,
@@ -159,14 +176,21 @@ class Judge:
         offered = list(state.allocation_candidates)
         for each in self.hosts.enabled_filters:
             if not self.hosts.run_filter(each, [state], spec):
+                # Explain the refusal by all candidates: the filter may have
+                # removed some.
                 state.allocation_candidates = offered
-                return _describe_refusal(each, state, decision)
+                return _add_refusal(each, state, decision)
+        # The filters pass a host whose resources are all on other providers,
+        # but nova-scheduler takes no host without an allocation candidate.
         if state.allocation_candidates:
             return None
         return decision.add(state.uuid, answers.PLACEMENT, _ALL_ON_OTHERS)
 
     def find_uuid(self, name: str) -> str | None:
-        """Return the UUID of the node with a name, as in answers, or None."""
+        """Return the UUID of the compute node with a name, or None.
+
+        :param name: that of a host with one node, or HOST:NODE
+        """
         for uuid, each in self._names.items():
             if each == name:
                 return uuid
@@ -185,11 +209,13 @@ class Judge:
             if cell not in enabled:
                 decision.add(node.uuid, answers.CELL, 'its cell is disabled')
             elif node.host.lower() in ignored:
+                # Nova does not store this field. ``requests`` sets it for a
+                # move, to the host of the server.
                 decision.add(
                     node.uuid, answers.SCHEDULER,
                     'the server is on this host; a move needs another host')
             elif node.free_disk_gb is None:
-                # Nova makes an empty state of it, without a UUID.
+                # Of such a node, Nova makes an empty state without a UUID.
                 decision.add(node.uuid, answers.SCHEDULER,
                              host_inventory.NOT_REGISTERED)
             else:
@@ -210,12 +236,14 @@ class Judge:
                 states: list[host_manager.HostState]) -> None:
         """Set the hosts that pass all filters; answer for the others.
 
-        Also run Nova's filters on the hosts that are only short of resources:
-        if a filter refuses such a host, no move makes it fit.
+        Some hosts are only short of resources: Placement does not offer them,
+        or PriorityFilter refuses them for a shortage. Run the other filters on
+        these, too: if one refuses such a host, no move makes it fit.
         """
-        spec, offered = decision.spec, decision.placement.of_provider
-        named = self.hosts.run_filter(None, states, spec)
-        for state in _list_removed(states, named):
+        spec, offered = decision.spec, decision.placement.by_provider
+        # Without a filter, only the hosts remain that the request names.
+        named, others = self.hosts.split(None, states, spec)
+        for state in others:
             decision.add(state.uuid, answers.SCHEDULER,
                          'the request names another host')
         passing = [each for each in named if each.uuid in offered]
@@ -223,7 +251,8 @@ class Judge:
         for state in passing:
             state.allocation_candidates = list(offered[state.uuid])
         if spec.force_hosts or spec.force_nodes:
-            # Nova calls no filter, and nova-compute claims.
+            # Nova runs no filter then, but the claim of nova-compute refuses
+            # for some of the reasons of PriorityFilter.
             for state in passing:
                 refusal = answers.find_refusal(state, spec)
                 if refusal and refusal.reason in _CLAIM_REASONS:
@@ -232,38 +261,36 @@ class Judge:
                     decision.passing.append(state)
             return
         for each in self.hosts.enabled_filters:
-            kept = self.hosts.run_filter(each, passing, spec)
-            removed = _list_removed(passing, kept)
-            passing = kept
+            passing, removed = self.hosts.split(each, passing, spec)
             if not explain_hosts.is_priority_filter(each):
-                kept = self.hosts.run_filter(each, short, spec)
-                for state in _list_removed(short, kept):
-                    decision.get_answer(state.uuid).is_curable = False
-                short = kept
+                # PriorityFilter would refuse all of them for their shortage.
+                short, unfit = self.hosts.split(each, short, spec)
+                for state in unfit:
+                    answer = decision.get_answer(state.uuid)
+                    answer.may_fit_after_moves = False
             for state in removed:
-                # The filter has removed those that it refuses.
+                # Explain the refusal by all candidates: the filter may have
+                # removed some.
                 state.allocation_candidates = list(offered[state.uuid])
-                if _describe_refusal(each, state, decision).is_curable:
+                answer = _add_refusal(each, state, decision)
+                if answer.may_fit_after_moves:
                     short.append(state)
         for state in passing:
+            # Nova drops a host without allocation candidates, whose resources
+            # are all on other providers.
             if state.allocation_candidates:
                 decision.passing.append(state)
             else:
                 decision.add(state.uuid, answers.PLACEMENT, _ALL_ON_OTHERS)
 
 
-def _list_removed(before: abc.Iterable[host_manager.HostState],
-                  after: abc.Iterable[host_manager.HostState],
-                  ) -> list[host_manager.HostState]:
-    """Return the host states that a filter has removed."""
-    kept = {state.uuid for state in after}
-    return [state for state in before if state.uuid not in kept]
-
-
-def _describe_refusal(
+def _add_refusal(
         the_filter: filters.BaseHostFilter, state: host_manager.HostState,
         decision: candidates.Decision) -> answers.Answer:
-    """Add and return the answer about a host that a filter refuses."""
+    """Add and return the answer about a host that a filter refuses.
+
+    Only PriorityFilter tells its reason. Of another filter, give the purpose.
+    """
     if explain_hosts.is_priority_filter(the_filter):
         refusal = answers.find_refusal(state, decision.spec)
         if refusal:

@@ -71,6 +71,7 @@ def read_server(context: nova_context.RequestContext, uuid: str) -> Server:
     if instance.vm_state == 'error':
         fault = instance.fault and instance.fault.message
         if instance.host is None:
+            # No host has taken it, so that there is nothing to move.
             return Server(_make_new(spec), fault=fault)
     return Server(spec=_make_move(context, spec, instance),
                   host=instance.host, fault=fault)
@@ -90,10 +91,10 @@ def read_instance(context: nova_context.RequestContext,
 
 def _make_new(spec: objects.RequestSpec) -> objects.RequestSpec:
     """Make the stored request of a server one for an equal new server."""
-    # Nova does not know this instance, so it is a new one.
+    # Nova does not know this UUID, so that the instance counts as new.
     spec.instance_uuid = uuidutils.generate_uuid()
     spec.requested_destination = None
-    return _complete(spec)
+    return _set_unstored_fields(spec)
 
 
 def _make_move(context: nova_context.RequestContext,
@@ -101,7 +102,7 @@ def _make_move(context: nova_context.RequestContext,
                instance: objects.Instance) -> objects.RequestSpec:
     """Make the stored request of a server one for a move, as nova-conductor.
 
-    :raises ServerRefused: if the cell of the server does not answer
+    :param instance: the server
     """
     spec.instance_uuid = instance.uuid
     spec.reset_forced_destinations()
@@ -117,16 +118,16 @@ def _make_move(context: nova_context.RequestContext,
             cell=mapping.cell_mapping)
     else:
         spec.requested_destination = None
-    return _complete(spec)
+    return _set_unstored_fields(spec)
 
 
-def _complete(spec: objects.RequestSpec) -> objects.RequestSpec:
-    """Set the fields that Nova does not store."""
+def _set_unstored_fields(spec: objects.RequestSpec) -> objects.RequestSpec:
+    """Set the fields of a request that Nova does not store; return it."""
     spec.num_instances = 1
     spec.retry = None
     if 'is_bfv' not in spec:
         spec.is_bfv = False
-    # The groups of ports are in Neutron.
+    # The groups of resources for ports are in Neutron, and omitted here.
     spec.requested_resources = []
     spec.generate_request_groups_from_pci_requests()
     return spec
@@ -148,16 +149,16 @@ def build_request(context: nova_context.RequestContext,
     # Nova may require that the host supports the format of the image, and
     # each host supports this one.
     image_meta = objects.ImageMeta.from_dict(image or {'disk_format': 'raw'})
-    folded_flavor, topology = flavor_preview.fit_request(
-        flavor, image_meta, hints)
+    # nova-api writes the priority, which may be from the hints, into the copy
+    # of the flavor that is embedded in the instance.
+    embedded, topology = flavor_preview.fit_request(flavor, image_meta, hints)
+    pci_policy = hardware.get_pci_numa_policy_constraint(embedded, image_meta)
     pci_requests = pci_request.get_pci_requests_from_flavor(
-        folded_flavor, affinity_policy=(
-            hardware.get_pci_numa_policy_constraint(
-                folded_flavor, image_meta)))
+        embedded, affinity_policy=pci_policy)
     spec = objects.RequestSpec.from_components(
-        context, uuidutils.generate_uuid(), image_meta, folded_flavor,
-        topology, pci_requests, {'scheduler_hints': hints}, None,
-        conf.default_schedule_zone,
+        context, uuidutils.generate_uuid(), image_meta, embedded, topology,
+        pci_requests, filter_properties={'scheduler_hints': hints},
+        instance_group=None, availability_zone=conf.default_schedule_zone,
         security_groups=objects.SecurityGroupList(objects=[]),
         # Nova's request filter for projects fails without a project.
         project_id=uuidutils.generate_uuid(dashed=False))

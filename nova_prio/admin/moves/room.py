@@ -89,7 +89,7 @@ class Room:
         wanted = verdicts.judge.decide(
             self._make_request(), before_moves=True)
         closed = {name: answer for name, answer in wanted.answers.items()
-                  if not answer.is_curable}
+                  if not answer.may_fit_after_moves}
         now: collections.Counter[str] = collections.Counter()
         fitting: dict[str, int] | None = None
         refused = dict(self._refused)

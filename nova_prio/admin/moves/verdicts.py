@@ -145,7 +145,7 @@ class Verdicts:
         """Return the hosts that no moves make fit for an instance."""
         return frozenset(
             each.host for each in self.list_answers(uuid)
-            if each.result != explain_answers.PASSES and not each.is_curable)
+            if not each.may_fit_after_moves)
 
     def describe(self, uuid: str) -> str:
         """Return the closest refusal of an instance, a clause, or ''."""
