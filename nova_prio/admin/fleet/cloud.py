@@ -69,7 +69,8 @@ class CloudFleet(typing.NamedTuple):
             self, names: abc.Container[str]) -> dict[str, host_fit.HostFit]:
         """Return hosts as they are without their instances.
 
-        :returns: dict, name of a host -> HostFit
+        :param names: those of the hosts
+        :returns: dict, name of a host -> HostFit, which tells what fits there
         """
         fleet = self.make_fleet(names)
         for uuid in fleet.instances:
@@ -126,7 +127,8 @@ def read_fleet(context: nova_context.RequestContext,
     hosts = {host.name: host for host in listed if numbers[host.name] == 1}
     groups, group_of = _read_groups(context)
     instances: list[planner_fleet.Instance] = []
-    # A move may begin or end while the instances are read.
+    # UUID -> open migration. A move may begin or end while the instances of a
+    # cell are read: read the migrations before and after.
     migrations: dict[str, objects.Migration] = {}
     details = {}
     for cell in objects.CellMappingList.get_all(context):
@@ -142,13 +144,13 @@ def read_fleet(context: nova_context.RequestContext,
                 host = hosts[instance.host]
                 obstacle = guests.find_obstacle(
                     instance, host, instance.uuid in migrating)
-                known = guests.make_instance(
+                planned = guests.make_instance(
                     instance, host, obstacle, is_volume_backed,
                     group=group_of.get(instance.uuid))
-                instances.append(known)
+                instances.append(planned)
                 details[instance.uuid] = guests.Details(
                     name=instance.display_name,
-                    class_name=known.needs.class_name,
+                    class_name=planned.needs.class_name,
                     vm_state=instance.vm_state,
                     task_state=instance.task_state, obstacle=obstacle,
                     labels=frozenset((
@@ -158,7 +160,7 @@ def read_fleet(context: nova_context.RequestContext,
     guests_of = collections.defaultdict(list)
     for each in instances:
         guests_of[each.host].append(each)
-    sharing = _list_hosts_with_shared_disks(client)
+    sharing = _list_users_of_shared_disks(client)
     planner_hosts = [
         fleet_hosts.make_host(host, guests_of[name],
                               has_shared_disks=host.node.uuid in sharing)
@@ -186,7 +188,8 @@ def _iterate_instances(context: nova_context.RequestContext,
     Soft-deleted instances count, too, until nova-compute reclaims them.
 
     :param context: targets the cell
-    :returns: iterator of (instance, whether it was booted from a volume)
+    :returns: iterator of (instance, whether its root disk is a volume, which
+        is false for a flavor without a root disk: it needs no disk anyway)
     """
     marker = None
     while page := objects.InstanceList.get_by_filters(
@@ -211,24 +214,29 @@ def _read_groups(context: nova_context.RequestContext,
     for group in objects.InstanceGroupList.get_all(context):
         groups[group.uuid] = planner_fleet.Group(
             group.policy, int(group.rules.get('max_server_per_host', 1)))
-        group_of.update(dict.fromkeys(group.members, group.uuid))
+        for member in group.members:
+            group_of[member] = group.uuid
     return groups, group_of
 
 
-def _list_hosts_with_shared_disks(
+def _list_users_of_shared_disks(
         client: report_client.SchedulerReportClient) -> set[str]:
-    """Return the UUIDs of the providers with which others share disks."""
-    hosts: set[str] = set()
-    for provider in allocations.list_providers(
+    """Return the UUIDs of the providers in an aggregate with shared disks.
+
+    The providers that share the disks are among them, but are no hosts.
+    """
+    uuids: set[str] = set()
+    for sharer in allocations.list_providers(
             client, os_traits.MISC_SHARES_VIA_AGGREGATE):
-        uuid = provider['uuid']
-        if orc.DISK_GB not in allocations.read_provider(
-                client, uuid, 'inventories'):
+        inventories = allocations.read_provider(
+            client, sharer['uuid'], 'inventories')
+        if orc.DISK_GB not in inventories:
             continue
-        aggregates = allocations.read_provider(client, uuid, 'aggregates')
+        aggregates = allocations.read_provider(
+            client, sharer['uuid'], 'aggregates')
         if aggregates:
-            found = allocations.get_json(
+            members = allocations.get_json(
                 client, '/resource_providers?member_of=in:' +
                 ','.join(sorted(aggregates)))['resource_providers']
-            hosts.update(each['uuid'] for each in found)
-    return hosts
+            uuids.update(each['uuid'] for each in members)
+    return uuids

@@ -106,9 +106,10 @@ def make_instance(instance: objects.Instance,
     """
     needs = make_needs(
         instance.flavor, instance.numa_topology, is_volume_backed,
-        aggregates=frozenset(fleet_hosts.list_domains(host)))
+        aggregates=frozenset(fleet_hosts.name_cell_and_zone(host)))
     cells = _find_cells(instance, host)
     if cells is None:
+        # There is no cell in which the usage of the instance could count.
         needs = dataclasses.replace(needs, cells=())
     ways = frozenset[str]()
     if not obstacle:
@@ -122,7 +123,7 @@ def make_needs(flavor: objects.Flavor,
                topology: objects.InstanceNUMATopology | None,
                is_volume_backed: bool,
                aggregates: frozenset[str]) -> resources.Needs:
-    """Return the needs of an instance, with the numbers of the tracker.
+    """Return what an instance needs, as nova-compute's tracker counts it.
 
     :param flavor: the embedded flavor
     :param topology: NUMA topology of the guest, or None
@@ -131,25 +132,32 @@ def make_needs(flavor: objects.Flavor,
     disk_gb = flavor.ephemeral_gb + math.ceil(flavor.swap / 1024)
     if not is_volume_backed:
         disk_gb += flavor.root_gb
+    # An extra spec such as resources:DISK_GB overrides the amount.
+    disk_gb = flavor_specs.get_placement_amount(
+        flavor.extra_specs, orc.DISK_GB, default=disk_gb)
     return resources.Needs(
         demand.ResourceRequest.from_flavor(flavor, topology),
-        disk_gb=flavor_specs.get_placement_amount(
-            flavor.extra_specs, orc.DISK_GB, default=disk_gb),
-        cells=tuple(_make_cells(flavor, topology)), aggregates=aggregates)
+        disk_gb=disk_gb, cells=tuple(_make_cells(flavor, topology)),
+        aggregates=aggregates)
 
 
 def _make_cells(flavor: objects.Flavor,
                 topology: objects.InstanceNUMATopology | None,
                 ) -> abc.Iterator[resources.GuestCell]:
-    """Yield the NUMA cells of a guest, which has none without a topology."""
+    """Yield the NUMA cells of a guest, which has none without a topology.
+
+    The vCPUs of a cell are three numbers, the rows: dedicated CPUs, all shared
+    vCPUs, and shared vCPUs without low priority.
+    """
     if topology is None:
         return
     priority = flavor_specs.get_priority(flavor.extra_specs)
     for number, cell in enumerate(topology.cells):
+        dedicated = len(cell.pcpuset)
         # Nova reserves the CPU of isolated emulator threads in the first cell.
-        isolated = int(number == 0 and topology.emulator_threads_isolated)
+        if number == 0 and topology.emulator_threads_isolated:
+            dedicated += 1
         needed = capacity.Demand(
-            priority, dedicated=len(cell.pcpuset) + isolated,
-            shared=len(cell.cpuset))
-        yield resources.GuestCell(
-            capacity.calculate_needed_rows(needed), cell.memory)
+            priority, dedicated=dedicated, shared=len(cell.cpuset))
+        rows = capacity.calculate_needed_rows(needed)
+        yield resources.GuestCell(rows, cell.memory)

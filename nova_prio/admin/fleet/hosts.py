@@ -23,14 +23,17 @@ from nova_prio.virt import demand
 _ZONE_KEY = 'availability_zone'
 
 
-def list_domains(host: host_inventory.HostRecord) -> list[str]:
-    """Return the names of the domains that the instances must not leave.
+def name_cell_and_zone(host: host_inventory.HostRecord) -> list[str]:
+    """Return names for the cell and the availability zone of a host.
 
-    These are the cell and the availability zone of the host, which the planner
-    takes for aggregates. Nova moves no instance to another cell: cross-cell
-    migrations need a policy that is off by default. The planner moves no
-    instance to another zone: only the request specification of an instance
-    tells whether it needs the zone.
+    The planner takes both for aggregates that the instances of the host must
+    not leave. Nova moves no instance to another cell: cross-cell migrations
+    need a policy that is off by default. The planner moves no instance to
+    another zone: only the request specification of an instance tells whether
+    it needs the zone.
+
+    :returns: [name of the cell, name of the zone], each to follow "is not in
+        aggregate"
     """
     zone = nova.conf.CONF.default_availability_zone
     for aggregate in host.aggregates:
@@ -53,29 +56,37 @@ def make_host(host: host_inventory.HostRecord,
     """
     node, service = host.node, host.service
     needs = [each.needs for each in guests]
+    # The report of nova-compute about the CPUs: what the host may sell, and
+    # what is used.
     report = host.report or _make_report(host, needs)
     if host.is_disabled and not report.problem:
         report = dataclasses.replace(
             report, problem='The host is disabled for priority instances.')
+    # What nova-compute counts as used, but no instance uses, is reserved. The
+    # allocation ratio does not apply to it.
     reserved_mb = node.memory_mb_used - sum(
         each.request.memory_mb for each in needs)
+    overcommit_mb = _calculate_overcommit(
+        node.memory_mb, reserved_mb, node.ram_allocation_ratio)
     free_disk_gb = None
     if not has_shared_disks:
         reserved_gb = node.local_gb_used - sum(each.disk_gb for each in needs)
         free_disk_gb = (node.free_disk_gb or 0) + _calculate_overcommit(
             node.local_gb, reserved_gb, node.disk_allocation_ratio)
     aggregates = list(host.aggregates)
-    for name in list_domains(host):
+    # No instance may leave its cell and zone. The planner keeps it in
+    # aggregates: make an aggregate without metadata of each.
+    for name in name_cell_and_zone(host):
         aggregates.append(aggregate_metadata.Aggregate(name, {}))
+    cells = [_make_cell(cell, report, node.ram_allocation_ratio)
+             for cell in host.cells]
+    is_enabled = bool(service and not service.disabled and host.is_up and
+                      host.is_registered)
     return resources.Host(
         name=host.name, report=report, free_memory_mb=node.free_ram_mb or 0,
-        overcommit_mb=_calculate_overcommit(
-            node.memory_mb, reserved_mb, node.ram_allocation_ratio),
-        free_disk_gb=free_disk_gb, aggregates=tuple(aggregates),
-        cells=tuple(_make_cell(cell, report, node.ram_allocation_ratio)
-                    for cell in host.cells),
-        is_enabled=bool(service and not service.disabled and host.is_up and
-                        host.is_registered))
+        overcommit_mb=overcommit_mb, free_disk_gb=free_disk_gb,
+        aggregates=tuple(aggregates), cells=tuple(cells),
+        is_enabled=is_enabled)
 
 
 def _calculate_overcommit(total: int, reserved: int, ratio: float) -> int:
@@ -85,17 +96,22 @@ def _calculate_overcommit(total: int, reserved: int, ratio: float) -> int:
         resident instance uses. It includes in-flight moves, so that the result
         is too small rather than too large.
     """
-    return math.floor(
-        (total - max(reserved, 0)) * (capacity.parse_ratio(ratio) - 1))
+    # An instance that has arrived after the last count makes it negative.
+    reserved = max(reserved, 0)
+    # As a decimal number, 1.1 is exactly 11/10.
+    exact_ratio = capacity.parse_ratio(ratio)
+    return math.floor((total - reserved) * (exact_ratio - 1))
 
 
 def _make_report(host: host_inventory.HostRecord,
                  needs: abc.Iterable[resources.Needs],
                  ) -> capacity_report.CapacityReport:
-    """Return a report of a host whose nova-compute wrote none.
+    """Return a report about the CPUs of a host whose nova-compute wrote none.
 
-    The rows are those of the inventories of a host without mix. No priority
-    instance may use the host.
+    The host sells its dedicated and its shared CPUs, as stock Nova does. No
+    priority instance may use it.
+
+    :param needs: those of the instances of the host
     """
     node = host.node
     dedicated: set[int] = set()
@@ -108,12 +124,14 @@ def _make_report(host: host_inventory.HostRecord,
     cpus = capacity.HostCPUs(
         dedicated=frozenset(dedicated), shared=frozenset(shared), mix=False,
         ratio=capacity.parse_ratio(node.cpu_allocation_ratio))
-    # Nova counts the dedicated vCPUs in the same number.
+    # Nova counts pinned and shared vCPUs in one number, ``vcpus_used``. The
+    # low row of the needs is the number of shared vCPUs of an instance.
     pinned = sum(each.request.vcpus - each.request.needed_rows.low
                  for each in needs)
+    pinned_cpus = demand.get_host_pins(node.numa_topology)
     used = capacity.calculate_used(
-        len(demand.get_host_pins(node.numa_topology)), 0,
-        node.vcpus_used - pinned)
+        dedicated=len(pinned_cpus), low_shared=0,
+        other_shared=node.vcpus_used - pinned)
     problem = 'The host has no compute driver for priority instances.'
     if host.problem:
         problem = 'The report of the host cannot be read.'
@@ -124,14 +142,22 @@ def _make_report(host: host_inventory.HostRecord,
 
 def _make_cell(cell: objects.NUMACell, report: capacity_report.CapacityReport,
                memory_ratio: float) -> resources.Cell:
-    """Return a NUMA cell for the planner."""
+    """Return a NUMA cell for the planner.
+
+    :param report: of nova-compute, about the CPUs of the host. Nova takes the
+        CPUs in its ``hidden`` for free, but no instance may be pinned on them.
+    """
     pinned = cell.pcpuset & (cell.pinned_cpus | report.hidden)
-    low = report.low_by_cell.get(cell.id, 0)
+    # Nova counts all shared vCPUs, and the report those of low priority. While
+    # an instance moves, only the report may have it.
+    low_shared = report.low_by_cell.get(cell.id, 0)
+    other_shared = max(cell.cpu_usage - low_shared, 0)
+    used = capacity.calculate_used(
+        dedicated=len(pinned), low_shared=low_shared,
+        other_shared=other_shared)
     return resources.Cell(
         cpus=capacity.HostCPUs(
             dedicated=frozenset(cell.pcpuset), shared=frozenset(cell.cpuset),
             ratio=report.ratio, mix=report.mix),
-        used=capacity.calculate_used(
-            len(pinned), low, max(cell.cpu_usage - low, 0)),
-        free_memory_mb=cell.memory - cell.memory_usage,
+        used=used, free_memory_mb=cell.memory - cell.memory_usage,
         overcommit_mb=_calculate_overcommit(cell.memory, 0, memory_ratio))

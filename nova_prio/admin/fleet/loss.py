@@ -68,20 +68,29 @@ def list_losses(
             ordered.insert(0, largest)
         for name in ordered:
             evacuations = plan.plan_loss(fleet, name)
-            known = dict(refused)
-            while verdicts.learn(evacuations, known):
+            all_refused = dict(refused)
+            # If the code of nova-scheduler refuses an evacuation, its host is
+            # added to all_refused. Plan again without it.
+            while verdicts.add_refused_hosts(evacuations, all_refused):
                 evacuations = plan.plan_loss(
-                    cloud.make_fleet(hosts, known), name)
+                    cloud.make_fleet(hosts, all_refused), name)
+            # The fleet is still as before: a plan does not change it.
             yield _make_loss(
                 fleet, evacuations.misses, aggregate=aggregate, host=name,
                 is_largest=name == largest)
 
 
 def _find_largest(fleet: planner_fleet.Fleet) -> str:
-    """Return the name of the largest host, or '' without hosts."""
+    """Return the name of the host with the most pinned vCPUs.
+
+    If these are equal, all vCPUs decide.
+
+    :returns: '' if the fleet has no hosts
+    """
     sizes = {}
     for name in fleet.hosts:
         used = fleet.get_usage(name).used
+        # The high row counts the pinned vCPUs, and the low row all others.
         sizes[name] = used.high, used.high + used.low
     return max(sizes, key=sizes.__getitem__, default='')
 
@@ -90,19 +99,23 @@ def _make_loss(fleet: planner_fleet.Fleet, misses: abc.Sequence[plan.Miss],
                aggregate: str, host: str, is_largest: bool) -> Loss:
     """Return the Loss of a host.
 
-    :param fleet: of the hosts of the aggregate
-    :param misses: for the guests that do not fit
+    :param fleet: of the hosts of the aggregate, before the loss
+    :param misses: one for each guest that fits on no other host
     """
     guests = collections.Counter(
         fleet.instances[uuid].needs.class_name
         for uuid in fleet.list_guests(host))
     fitting = guests - collections.Counter(
         miss.instance.needs.class_name for miss in misses)
+    # Nova evacuates a member of an affinity group only to hosts with members,
+    # so that one more host is of no use to it. Such guests are bound.
     addable = [miss for miss in misses if fleet.get_policy(
         miss.instance) != planner_fleet.AFFINITY]
+    bound = len(misses) - len(addable)
     addition = plan.calculate_addition(addable)
     if fleet.hosts[host].host.free_disk_gb is None:
+        # The disks of the guests are not on their hosts.
         addition = addition._replace(disk_gb=0)
     return Loss(
         aggregate=aggregate, host=host, is_largest=is_largest, guests=guests,
-        fitting=fitting, addition=addition, bound=len(misses) - len(addable))
+        fitting=fitting, addition=addition, bound=bound)

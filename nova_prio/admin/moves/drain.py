@@ -102,7 +102,7 @@ class Drain:
                 if each.move.destination)
         while True:
             plan = self._plan_without(refused)
-            if not self.verdicts.learn(plan, refused):
+            if not self.verdicts.add_refused_hosts(plan, refused):
                 return plan
 
     def _plan_without(self, refused: abc.Mapping[str, frozenset[str]],

@@ -96,7 +96,7 @@ class Room:
         while True:
             missing = self.number - now.total()
             plan = self._plan_attempts(missing, frozenset(closed), refused)
-            if verdicts.learn(plan, refused):
+            if verdicts.add_refused_hosts(plan, refused):
                 continue
             obstacle = verdicts.check(plan, wanted)
             if obstacle is None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the judge says about moves; equal requests are asked once.
+"""What the code of nova-scheduler says about moves.
 
-The judge is the code of nova-scheduler, which decides about a request on the
-present records. A move of a plan may need the room that an earlier move
-leaves, so the judge also decides on copies of the records after that move.
+It decides about a request on the present records, once for equal requests. A
+move of a plan may need the room that an earlier move leaves, so it also
+decides on copies of the records after that move.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ class Verdicts:
                  placement: report_client.SchedulerReportClient) -> None:
         self._context = context
         self._placement = placement
+        # Decides about a request with the code of nova-scheduler.
         self.judge = judge.Judge(context, placement)
-        # Equal request -> decision.
-        self._known: dict[str, candidates.Decision] = {}
-        self._of_instance: dict[str, candidates.Decision | None] = {}
+        # Text that equal requests share -> decision.
+        self._by_request: dict[str, candidates.Decision] = {}
+        # UUID of an instance -> decision about its move.
+        self._by_instance: dict[str, candidates.Decision | None] = {}
         # UUID of an instance -> its host.
         self._hosts: dict[str, str | None] = {}
 
@@ -64,21 +66,23 @@ class Verdicts:
 
         :returns: None if the instance is gone, or its cell does not answer
         """
-        if uuid not in self._of_instance:
-            self._of_instance[uuid] = None
+        if uuid not in self._by_instance:
+            self._by_instance[uuid] = None
             try:
                 server = requests.read_server(self._context, uuid)
             except requests.ServerRefused:
                 return None
             self._hosts[uuid] = server.host
             spec = server.spec
+            # Without its own host, the request would equal no other.
             spec.ignore_hosts = None
             key = _make_key(spec)
-            if key not in self._known:
-                self._known[key] = self.judge.decide(
+            if key not in self._by_request:
+                # The decision also tells which hosts may fit after moves.
+                self._by_request[key] = self.judge.decide(
                     spec, before_moves=True)
-            self._of_instance[uuid] = self._known[key]
-        return self._of_instance[uuid]
+            self._by_instance[uuid] = self._by_request[key]
+        return self._by_instance[uuid]
 
     def list_answers(self, uuid: str) -> list[explain_answers.Answer]:
         """Return the answers about the other hosts for an instance."""
@@ -90,11 +94,14 @@ class Verdicts:
 
     def check(self, plan: planner.Plan,
               wanted: candidates.Decision | None = None) -> Obstacle | None:
-        """Return the first move of a plan that the judge refuses, or None.
+        """Return the first move that nova-scheduler would refuse, or None.
 
-        :param wanted: about the new instances that fit after the moves; None
-            to check the moves only
+        :param plan: its moves are checked in their order, each on the state
+            after the earlier moves
+        :param wanted: decision about the new instances of the plan, which are
+            put on its hosts after the moves; None to check the moves only
         """
+        # The hosts after the moves up to now.
         world = copies.Copies(self._context, self._placement, self.judge)
         for move in plan.moves:
             decision = self.decide(move.uuid)
@@ -116,16 +123,17 @@ class Verdicts:
                     return Obstacle(None, refusal)
         return None
 
-    def learn(self, plan: planner.Plan,
-              refused: dict[str, frozenset[str]]) -> bool:
-        """Add the refused destinations of a plan to the refused hosts.
+    def add_refused_hosts(self, plan: planner.Plan,
+                          refused: dict[str, frozenset[str]]) -> bool:
+        """Add the hosts that nova-scheduler would refuse to ``refused``.
 
-        Plan again without these hosts until the result is false.
+        While the result is true, plan again without these hosts.
 
         :param refused: UUID of an instance -> hosts that it may not use
-        :returns: whether the judge refuses a move of the plan
+        :returns: whether a move of the plan has a refused destination
         """
         has_refused = False
+        # Some hosts do not fit whatever moves away from them.
         for move in plan.moves:
             if move.destination:
                 hosts = refused.get(move.uuid, frozenset()).union(
@@ -134,6 +142,8 @@ class Verdicts:
                 has_refused |= move.destination in hosts
         if has_refused:
             return True
+        # Another host may not fit at the turn of the move. The obstacle is
+        # that of a move with a destination, which the loop has added.
         obstacle = self.check(plan)
         if obstacle is None:
             return False
@@ -148,14 +158,23 @@ class Verdicts:
             if not each.may_fit_after_moves)
 
     def describe(self, uuid: str) -> str:
-        """Return the closest refusal of an instance, a clause, or ''."""
+        """Return the reason of the host that is closest to fit, a clause.
+
+        :param uuid: UUID of the instance that would move
+        :returns: '' if a host fits
+        """
         answers = self.list_answers(uuid)
         if any(each.result == explain_answers.PASSES for each in answers):
             return ''
+        # This result is that of a host without a state to test, such as one
+        # that is not registered.
         others = [each for each in answers
                   if each.result != explain_answers.SCHEDULER]
-        closest = explain_answers.find_closest(others) or min(
-            others, key=explain_answers.get_position, default=None)
+        closest = explain_answers.find_closest(others)
+        if closest is None:
+            # No host is short: take the first one in the order of answers.
+            closest = min(
+                others, key=explain_answers.get_position, default=None)
         if closest is None:
             return 'no other hosts'
         return 'fits on no host; %s lacks least: %s (%s)' % (
@@ -163,19 +182,21 @@ class Verdicts:
 
     def choose(self, uuid: str, hosts: abc.Container[str]) -> str | None:
         """Return the best of some hosts for an instance, or None."""
-        for host in self._rank(uuid):
+        decision = self.decide(uuid)
+        if decision is None:
+            return None
+        for host in self._rank_hosts(uuid, decision):
             if host in hosts:
                 return host
         return None
 
-    def _rank(self, uuid: str) -> list[str]:
+    def _rank_hosts(self, uuid: str,
+                    decision: candidates.Decision) -> list[str]:
         """Return the hosts that pass, the best one of Nova's weighers first.
 
-        The instances of equal requests have the same rank.
+        :param decision: result of :meth:`decide`. Other instances may share
+            it, so that the host of the instance may be among those that pass.
         """
-        decision = self.decide(uuid)
-        if decision is None:
-            return []
         passing = [state for state in decision.passing
                    if self.judge.get_name(state) != self._hosts[uuid]]
         if not passing:
@@ -189,13 +210,16 @@ class Verdicts:
         :returns: UUID -> name of a host, without the instances that do not
             fit beside the earlier ones
         """
+        # The hosts with the instances that have been placed.
         world = copies.Copies(self._context, self._placement, self.judge)
         found: dict[str, str] = {}
         for uuid in uuids:
             decision = self.decide(uuid)
-            for host in self._rank(uuid):
-                assert decision is not None
-                if not world.arrive(decision, uuid, host):
+            if decision is None:
+                continue
+            for host in self._rank_hosts(uuid, decision):
+                refusal = world.arrive(decision, uuid, host)
+                if refusal is None:
                     found[uuid] = host
                     break
         return found
@@ -210,6 +234,7 @@ def _make_key(spec: objects.RequestSpec) -> str:
     primitive.pop('nova_object.changes', None)
     group = data.get('instance_group')
     if group:
-        # A member of a group is judged by the hosts of the others.
+        # Nova's filters read on which hosts the other members are, so that
+        # the request of a member equals no other.
         data['member'] = spec.instance_uuid
     return jsonutils.dumps(primitive, sort_keys=True)
