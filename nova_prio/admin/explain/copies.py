@@ -56,8 +56,8 @@ class Copies:
                host: str) -> answers.Answer | None:
         """Put an instance on a host; return the refusal if it does not fit.
 
-        :param decision: about the request on the present state, in which the
-            host passes, or may fit after moves
+        :param decision: about the request on the present state. A host that
+            no moves make fit is refused at once.
         :param uuid: UUID of the instance
         :param host: name of the host
         :returns: None if the instance fits, and is on the host from now on
@@ -71,6 +71,7 @@ class Copies:
         spec = decision.spec
         spec.instance_uuid = uuid
         state = self._get_state(host)
+        # If the instance fits on this copy, the copy replaces the state.
         trial = _copy_state(state)
         # Placement has offered nothing on a host that was short at that time.
         offered = (decision.placement.by_provider.get(state.uuid) or
@@ -96,6 +97,7 @@ class Copies:
         # Each move ends before the next one, so it adds no workload.
         trial.num_io_ops = state.num_io_ops
         trial.instances[uuid] = objects.Instance(uuid=uuid)
+        # PriorityFilter reads the used vCPUs in the report of nova-compute.
         _add_to_report(trial, spec.flavor, fitted, times=1)
         self._states[host] = trial
         return None
@@ -121,6 +123,7 @@ class Copies:
         if state.numa_topology and topology:
             state.numa_topology = hardware.numa_usage_from_instance_numa(
                 state.numa_topology, topology, free=True)
+        # PriorityFilter reads the used vCPUs in the report of nova-compute.
         _add_to_report(state, flavor, topology, times=-1)
         allocated = self._client.get_allocs_for_consumer(
             self._context, instance.uuid)['allocations']
@@ -192,7 +195,7 @@ def consume(state: host_manager.HostState, spec: objects.RequestSpec,
     :param candidate: the allocation request of Placement for the instance
     :returns: None if the instance has no NUMA topology
     """
-    # The claim of devices reads which providers the candidate gives them.
+    # Nova claims the devices of each group from the providers of the group.
     for group in spec.requested_resources:
         group.provider_uuids = candidate['mappings'][group.requester_id]
     topology = spec.numa_topology

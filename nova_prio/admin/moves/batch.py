@@ -27,11 +27,12 @@ def choose_batch(drain: drain_module.Drain, aggregate: str,
     """Select the next hosts of an aggregate that can be drained at once.
 
     Prefer the hosts whose drain has begun, then those with the fewest guests.
-    If the hosts that stay enabled would not keep the room, or if an instance
-    would fit on no host, take fewer hosts, or none. A single host may have an
-    instance that fits on no host: its drain tells the operator what to do.
+    Take fewer hosts, or none, if an instance of them would fit on no host, or
+    if the hosts that stay enabled would have no room for the high-priority
+    guests of one of them that fails. A single host may have an instance that
+    fits on no host: its drain tells the operator what to do.
 
-    :param drain: selects the hosts; after ``refresh``
+    :param drain: after ``refresh``; :meth:`select` sets its hosts
     :param done: names of the hosts that were drained before
     :param begun: names of the hosts whose drain has begun
     :param number: maximum number of hosts
@@ -42,17 +43,21 @@ def choose_batch(drain: drain_module.Drain, aggregate: str,
     waiting = sorted(
         (name for name in members if name not in done),
         key=lambda name: (name not in begun, len(fleet.list_guests(name))))
+    # Why the first and largest number of hosts is too large.
     problem = ''
     for size in range(min(number, len(waiting)), 0, -1):
         drain.select(waiting[:size])
         missing = find_missing_room(drain, members)
+        # No smaller number helps an instance that may not be moved at all.
         misfits = [miss.instance.uuid for miss in drain.plan.misses
                    if miss.instance.ways]
         if not missing and (size == 1 or not misfits):
             return problem
         if not problem:
-            problem = missing or 'Instance %s would fit on no host.' % (
-                drain.cloud.format_instance(misfits[0]))
+            problem = missing
+            if not missing:
+                problem = 'Instance %s would fit on no host.' % (
+                    drain.cloud.format_instance(misfits[0]))
     drain.select([])
     return problem
 
@@ -62,8 +67,8 @@ def find_missing_room(drain: drain_module.Drain,
     """Return what the enabled hosts would lack after a drain.
 
     After the moves, the high-priority guests of the largest enabled host must
-    fit on the other enabled hosts. The largest host is the one with the most
-    high-priority vCPUs of high-priority guests.
+    fit on the other enabled hosts, if it fails. The largest host is the one
+    whose high-priority guests have the most pinned vCPUs.
 
     :param members: names of the hosts of which the largest one is taken
     :returns: a sentence, or '' if the guests fit
@@ -75,14 +80,16 @@ def find_missing_room(drain: drain_module.Drain,
         hosts.append(host)
     fleet = drain.cloud._replace(hosts=tuple(hosts)).make_fleet()
     for move in drain.plan.moves:
-        place: planner_fleet.Place | None = planner_fleet.Place(None, ())
+        place: planner_fleet.Place | None = planner_fleet.NOWHERE
         if move.destination:
             place = fleet.find_place(
                 fleet.instances[move.uuid], move.destination)
+        # Each move of a plan is feasible after those before it.
         assert place is not None
-        # The planner undoes the moves in the log.
+        # The fleet logs its own moves, which plan_loss would undo: put the
+        # instance there without one.
         fleet.put(move.uuid, place)
-    sizes = {name: _count_high(fleet, name) for name in members
+    sizes = {name: _count_pinned(fleet, name) for name in members
              if fleet.hosts[name].host.is_enabled}
     if not sizes:
         if len(members) > 1:
@@ -92,6 +99,7 @@ def find_missing_room(drain: drain_module.Drain,
     for uuid in fleet.list_guests(largest):
         if fleet.instances[uuid].needs.class_name != capacity.HIGH:
             fleet.remove(uuid)
+    # A miss is a guest that fits on no other host.
     misses = planner.plan_loss(fleet, largest).misses
     if not misses:
         return ''
@@ -102,18 +110,23 @@ def find_missing_room(drain: drain_module.Drain,
             largest, len(misses), planner.calculate_addition(misses)))
 
 
-def _count_high(fleet: planner_fleet.Fleet, host: str) -> int:
-    """Return the high-priority vCPUs of the high-priority guests of a host."""
+def _count_pinned(fleet: planner_fleet.Fleet, host: str) -> int:
+    """Return the pinned vCPUs of the high-priority guests of a host."""
     number = 0
     for uuid in fleet.list_guests(host):
         needs = fleet.instances[uuid].needs
         if needs.class_name == capacity.HIGH:
+            # The high row is the number of pinned vCPUs. With the mixed CPU
+            # policy, the guest has others too.
             number += needs.request.needed_rows.high
     return number
 
 
 def list_warnings(drain: drain_module.Drain) -> abc.Iterator[str]:
-    """Yield what is missing in each priority aggregate of drained hosts."""
+    """Yield what :func:`find_missing_room` finds in each aggregate.
+
+    The aggregates are those of the drained hosts that allow priorities.
+    """
     names = set()
     for host in drain.cloud.hosts:
         for aggregate in host.aggregates:

@@ -71,6 +71,7 @@ class Drain:
                 raise admin_host.HostRefused(
                     "HOST is '%s'; allowed are names of compute hosts with "
                     'one compute node, in a cell that answers.' % name)
+        # The property ``plan`` makes it at its first use.
         self._plan: planner.Plan | None = None
 
     def select(self, hosts: list[str]) -> None:
@@ -80,9 +81,10 @@ class Drain:
 
     @property
     def plan(self) -> planner.Plan:
-        """The moves that drain the hosts, and that the judge accepts.
+        """The moves that drain the hosts; nova-scheduler would accept them.
 
-        The first use after a refresh plans them, and sets ``verdicts``.
+        The first use after a refresh plans them, and sets ``verdicts``, which
+        asks the code of nova-scheduler.
         """
         if self._plan is None:
             self.verdicts = verdicts.Verdicts(self.context, self.placement)
@@ -90,48 +92,52 @@ class Drain:
         return self._plan
 
     def _make_plan(self) -> planner.Plan:
-        """Plan the moves, and ask the judge about their destinations."""
-        # The planner itself keeps the drained hosts closed.
-        open_hosts = self._list_open_hosts().union(self.hosts)
-        closed = frozenset(host.name for host in self.cloud.hosts
-                           if host.name not in open_hosts)
-        refused = {each.uuid: closed for each in self.cloud.instances}
+        """Plan the moves until nova-scheduler would accept each of them."""
+        # The hosts outside of the aggregate to which the operator limits the
+        # moves. The planner itself excludes the drained hosts.
+        inside = self._list_open_hosts().union(self.hosts)
+        outside = frozenset(host.name for host in self.cloud.hosts
+                            if host.name not in inside)
+        refused = {each.uuid: outside for each in self.cloud.instances}
         for uuid in self.moves:
-            refused[uuid] = closed.union(
+            refused[uuid] = outside.union(
                 each.move.destination for each in self.list_refusals(uuid)
                 if each.move.destination)
         while True:
-            plan = self._plan_without(refused)
+            plan = self._plan_least_harm(refused)
+            # This adds the destinations that would be refused to ``refused``.
             if not self.verdicts.add_refused_hosts(plan, refused):
                 return plan
 
-    def _plan_without(self, refused: abc.Mapping[str, frozenset[str]],
-                      ) -> planner.Plan:
+    def _plan_least_harm(self, refused: abc.Mapping[str, frozenset[str]],
+                         ) -> planner.Plan:
         """Plan the moves with the least harm to the guests.
 
         Live-migrate the running instances and cold-migrate the stopped ones.
-        An instance that does not fit anywhere is moved by the allowed ways,
-        one after the other.
+        If an instance does not fit anywhere, also allow the next of the more
+        harmful ways that the operator allows, and plan again.
 
         :param refused: UUID of an instance -> hosts that it may not use
         """
         given = {each.uuid: each for each in self.cloud.instances}
         instances = {
-            uuid: dataclasses.replace(each, ways=_get_best_ways(each))
+            uuid: dataclasses.replace(each, ways=_get_harmless_ways(each))
             for uuid, each in given.items()}
         while True:
             attempt = self.cloud._replace(instances=tuple(instances.values()))
             plan = planner.plan_drain(
                 attempt.make_fleet(refused=refused), self.hosts)
             has_changed = False
+            # A miss is an instance that fits nowhere by the ways tried here.
             for miss in plan.misses:
-                uuid = miss.instance.uuid
-                ways = _add_way(given[uuid].ways & self.allowed,
-                                miss.instance.ways)
-                if ways != miss.instance.ways:
+                uuid, tried = miss.instance.uuid, miss.instance.ways
+                possible = given[uuid].ways & self.allowed
+                ways = _add_way(possible, tried)
+                if ways != tried:
                     has_changed = True
                     instances[uuid] = dataclasses.replace(
                         given[uuid], ways=ways)
+            # All allowed ways of the instances that fit nowhere were tried.
             if not has_changed:
                 return plan
 
@@ -141,7 +147,10 @@ class Drain:
                 if each.state == one_move.REFUSED]
 
     def _list_open_hosts(self) -> set[str]:
-        """Return the hosts to which the instances may go."""
+        """Return the hosts to which the instances may go.
+
+        The operator may limit them to those of an aggregate, ``within``.
+        """
         if self.within is None:
             names = [host.name for host in self.cloud.hosts]
         else:
@@ -149,12 +158,20 @@ class Drain:
         return set(names).difference(self.hosts)
 
     def choose(self, uuid: str) -> str | None:
-        """Return the best host for an instance now, or None."""
+        """Return the best host for an instance, or None.
+
+        The hosts are read again, because earlier moves have changed them.
+        """
         return verdicts.Verdicts(self.context, self.placement).choose(
             uuid, self._list_open_hosts())
 
     def can_begin(self) -> bool:
-        """Return whether an instance may leave, or all have left."""
+        """Return whether it makes sense to begin the drain.
+
+        It does if all instances have left; if an instance has a planned move,
+        a cold migration to be confirmed, or a task of Nova that may end; or
+        if the code of nova-scheduler finds a host for an instance.
+        """
         guests = self.list_guests()
         if self.plan.moves or not guests or self.list_confirmable():
             return True
@@ -165,15 +182,22 @@ class Drain:
                    for each in guests)
 
     def list_moves(self, stage: str) -> list[planner_fleet.Move]:
-        """Return the moves of a stage, one of STAGES."""
+        """Return the moves of a stage.
+
+        :param stage: 'direct' to move each instance without harm to its guest,
+            'planned' for the plan, which names destinations, or one of the
+            ways 'cold' and 'shelve' if the operator allows it
+        """
         if stage == PLANNED:
             return [move for move in self.plan.moves if move.destination]
         moves = []
         for each in self.list_guests():
             assert each.host is not None
-            ways = _get_best_ways(each)
+            ways = _get_harmless_ways(each)
             if stage != DIRECT:
-                ways = each.ways.intersection([stage], self.allowed) - ways
+                # Leave out a way that stage DIRECT has tried.
+                allowed = each.ways & self.allowed
+                ways = allowed.intersection([stage]) - ways
             for way in ways:
                 moves.append(planner_fleet.Move(
                     uuid=each.uuid, way=way, source=each.host,
@@ -185,9 +209,12 @@ class Drain:
 
         A soft-deleted instance may stay: its guest does not run.
         """
-        return [each for each in self.cloud.instances if each.host in
-                self.hosts and self.cloud.details[each.uuid].vm_state !=
-                vm_states.SOFT_DELETED]
+        guests = []
+        for each in self.cloud.instances:
+            vm_state = self.cloud.details[each.uuid].vm_state
+            if each.host in self.hosts and vm_state != vm_states.SOFT_DELETED:
+                guests.append(each)
+        return guests
 
     def list_shelved(self) -> list[planner_fleet.Instance]:
         """Return the shelved instances that may be removed from the hosts."""
@@ -196,26 +223,30 @@ class Drain:
         return [each for each in self.list_guests() if
                 self.cloud.details[each.uuid].vm_state == vm_states.SHELVED]
 
-    def list_open(self) -> list[objects.Migration]:
-        """Return the open migrations from the hosts, and to them."""
+    def list_open_migrations(self) -> list[objects.Migration]:
+        """Return the open migrations from the hosts, and to them.
+
+        They are in progress, or await a confirmation.
+        """
         return [each for each in self.cloud.migrations
                 if each.source_compute in self.hosts or
                 each.dest_compute in self.hosts]
 
     def list_confirmable(self) -> list[objects.Migration]:
         """Return the cold migrations from the hosts to be confirmed."""
-        return [each for each in self.list_open() if can_be_confirmed(each)
+        return [each for each in self.list_open_migrations()
+                if can_be_confirmed(each)
                 and each.source_compute in self.hosts]
 
     def list_empty_hosts(self) -> list[str]:
         """Return the names of the hosts without guests and open moves."""
         busy = {each.host for each in self.list_guests()}
-        for migration in self.list_open():
+        for migration in self.list_open_migrations():
             busy.update((migration.source_compute, migration.dest_compute))
         return [name for name in self.hosts if name not in busy]
 
     def is_empty(self) -> bool:
-        """Return whether no host has guests."""
+        """Return whether no host has guests or open moves."""
         return len(self.list_empty_hosts()) == len(self.hosts)
 
 
@@ -228,8 +259,12 @@ def can_be_confirmed(migration: objects.Migration) -> bool:
             migration.status == FINISHED)
 
 
-def _get_best_ways(instance: planner_fleet.Instance) -> frozenset[str]:
-    """Return the ways to move an instance without harm to its guest."""
+def _get_harmless_ways(instance: planner_fleet.Instance) -> frozenset[str]:
+    """Return the way to move an instance without harm to its guest.
+
+    :returns: a live migration; if the instance is stopped, a cold one; empty
+        if the instance allows neither
+    """
     for way in planner_fleet.LIVE, planner_fleet.COLD:
         if way in instance.ways:
             return frozenset([way])
@@ -237,7 +272,11 @@ def _get_best_ways(instance: planner_fleet.Instance) -> frozenset[str]:
 
 
 def _add_way(possible: frozenset[str], ways: frozenset[str]) -> frozenset[str]:
-    """Return the ways with the next possible way, or the same ways."""
+    """Return the ways with the next possible way, or the same ways.
+
+    :param possible: ways of the instance that the operator allows
+    :param ways: those with which the instance fits nowhere
+    """
     for way in OPTIONAL_WAYS:
         if way in possible and way not in ways:
             # An instance that cannot be live-migrated is not tried again.

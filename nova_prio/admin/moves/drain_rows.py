@@ -42,6 +42,9 @@ class Row(typing.NamedTuple):
 def list_rows(drain: drain_module.Drain) -> abc.Iterator[Row]:
     """Yield the planned moves, and each instance that is left.
 
+    Also yield the open migrations of other instances, which keep the hosts
+    busy: the instances arrive, or have left and await a confirmation.
+
     :param drain: after ``refresh``
     """
     instances = {each.uuid: each for each in drain.cloud.instances}
@@ -50,6 +53,7 @@ def list_rows(drain: drain_module.Drain) -> abc.Iterator[Row]:
         planned.add(move.uuid)
         yield _make_row(drain, move, PLANNED, _describe_last(
             drain, instances[move.uuid]))
+    # A miss is an instance for which the planner finds no move.
     misses = {miss.instance.uuid: miss for miss in drain.plan.misses}
     must_leave = drain.list_guests()
     for each in must_leave:
@@ -63,7 +67,7 @@ def list_rows(drain: drain_module.Drain) -> abc.Iterator[Row]:
             yield _make_row(drain, no_move, state, _explain(
                 drain, misses.get(each.uuid), each))
     uuids = {each.uuid for each in must_leave}
-    for migration in drain.list_open():
+    for migration in drain.list_open_migrations():
         if migration.instance_uuid not in uuids:
             move = planner_fleet.Move(
                 uuid=migration.instance_uuid, way=migration.migration_type,
@@ -75,7 +79,12 @@ def list_rows(drain: drain_module.Drain) -> abc.Iterator[Row]:
 
 def _make_row(drain: drain_module.Drain, move: planner_fleet.Move, state: str,
               reason: str) -> Row:
-    """Return the row of a move, whose instance may be unknown."""
+    """Return the row of a move, whose instance may be unknown.
+
+    :param state: 'planned', 'left' (the command cannot move it) or 'running'
+    :param reason: a clause, or ''
+    """
+    # The class is 'high', 'low' or 'ordinary', as the priority.
     class_name = name = ''
     details = drain.cloud.details.get(move.uuid)
     if details is not None:
@@ -104,11 +113,13 @@ def _describe_refusals(drain: drain_module.Drain,
     last = refusals[-1]
     text = 'Nova refused the %s: %s' % (
         one_move.describe(last.move), last.reason)
+    # Without a destination, nova-scheduler has refused: no guest was moved.
     has_failed_live = any(
         each.move.way == planner_fleet.LIVE and each.move.destination
         for each in refusals)
-    if has_failed_live and instance.needs.cells and (
-            guests.needs_io_threads()):
+    # In the bug below, Nova 33 expects I/O threads of a guest with NUMA cells.
+    may_be_bug = bool(instance.needs.cells) and guests.needs_io_threads()
+    if has_failed_live and may_be_bug:
         text += ('; Nova 33 cannot live-migrate it if an older release '
                  'started its guest (Launchpad bug 2152697): then hard reboot '
                  'it, which also ends the state error, and drain the host '
@@ -117,7 +128,10 @@ def _describe_refusals(drain: drain_module.Drain,
 
 
 def _describe_migration(migration: objects.Migration) -> tuple[str, str]:
-    """Return the state and the reason of an open migration."""
+    """Return the state and the reason of an open migration.
+
+    :returns: (state of its row, as for :func:`_make_row`; a clause)
+    """
     if drain_module.can_be_confirmed(migration):
         return PLANNED, 'to be confirmed by this command'
     if migration.status == drain_module.FINISHED:
@@ -130,7 +144,8 @@ def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
              instance: planner_fleet.Instance) -> str:
     """Return why an instance is left, a clause.
 
-    :param miss: None if the planner has not missed the instance
+    :param miss: why the planner has found no move for the instance; None if it
+        does not say
     """
     uuid = instance.uuid
     details = drain.cloud.details[uuid]

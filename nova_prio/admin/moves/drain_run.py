@@ -43,14 +43,18 @@ class DrainRun:
     end: float
     observe: execution.Observer
     concurrency: int
-    # The instances whose moves away have ended here, those whose confirmation
-    # Nova has answered, and those whose tasks were waited for.
+    # UUIDs of the instances that this run has moved away, of those about which
+    # Nova has answered the last request, and of those whose tasks it awaits.
     _leaving: set[str] = dataclasses.field(default_factory=set)
     _asked: set[str] = dataclasses.field(default_factory=set)
     _busy: set[str] = dataclasses.field(default_factory=set)
 
     def run(self) -> str:
         """Move the instances until nothing improves; return why it ended.
+
+        Each of the STAGES permits other moves, the least harmful come first.
+        Begin with the first one again whenever an instance has left, because
+        it leaves room for what Nova has refused before.
 
         The result is one sentence, or '' if no more instance can be moved.
         The drain was refreshed last, unless an exception ends this.
@@ -59,7 +63,7 @@ class DrainRun:
         """
         stage = 0
         while True:
-            self._finish()
+            self._finish_moves()
             before = self._get_tasks()
             run = self._make_execution(drain_module.STAGES[stage])
             run.run(self.end)
@@ -68,29 +72,32 @@ class DrainRun:
                 if each.state == one_move.DONE:
                     self._leaving.add(each.move.uuid)
             self._refresh()
+            # An instance is on another host than planned.
             if run.surprise:
                 return run.surprise
-            has_next = True
+            may_improve = True
             if run.count(one_move.DONE):
                 stage = 0
             elif stage + 1 < len(drain_module.STAGES):
                 stage += 1
             else:
-                has_next = self._wait_for_change(before)
+                # No stage moves an instance now.
+                may_improve = self._wait_for_change(before)
                 stage = 0
             if self._is_over() and not self.drain.is_empty():
                 return 'The timeout is over.'
-            if not has_next:
+            if not may_improve:
                 return ''
 
     def _is_over(self) -> bool:
         """Return whether the timeout is over."""
         return time.monotonic() >= self.end
 
-    def _finish(self) -> None:
-        """Finish the moves from the hosts that wait for a request.
+    def _finish_moves(self) -> None:
+        """Confirm cold migrations, and remove shelved instances from hosts.
 
-        An earlier call of the command, or an operator, has begun them.
+        Nova waits for a request for each. An earlier call of the command, or
+        an operator, has begun these moves from the drained hosts.
         """
         for migration in self.drain.list_confirmable():
             self._ask(
@@ -103,9 +110,14 @@ class DrainRun:
 
     def _ask(self, uuid: str, request: abc.Callable[[str], None],
              action: str) -> None:
-        """Send a request about an instance, unless Nova has answered it."""
+        """Send a request about an instance, unless Nova has answered it.
+
+        :param request: function that sends it, called with the UUID
+        :param action: what is requested, for a sentence
+        """
         if uuid in self._asked:
             return
+        # Whether the observer counts the instance as one that has left.
         has_left = True
         outcome = 'done'
         try:
@@ -115,6 +127,7 @@ class DrainRun:
             has_left = False
             outcome = 'refused, because %s' % error
         except nova_client.APIUnavailable:
+            # The next call sends it again.
             return
         self._asked.add(uuid)
         self.observe('Instance %s: %s: %s.' % (
@@ -122,13 +135,16 @@ class DrainRun:
             has_left)
 
     def _make_execution(self, stage: str) -> execution.Execution:
-        """Return the moves of a stage of the drain."""
+        """Return the moves of a stage of the drain, one of STAGES."""
+        # Nova refuses a move that the policy of the server group forbids at
+        # its turn. Only planned moves have an order that avoids this: their
+        # execution needs UUID of an instance -> its server group, or None.
         groups: abc.Mapping[str, str | None] = {}
         if stage == drain_module.PLANNED:
-            # Only the planned moves depend on each other.
             groups = self.drain.cloud.group_of
         choose = None
         if self.drain.within:
+            # Nova would choose any host, not only those of this aggregate.
             choose = self.drain.choose
         return execution.Execution(
             servers=self.servers, moves=self.drain.list_moves(stage),
@@ -137,7 +153,10 @@ class DrainRun:
             concurrency=self.concurrency)
 
     def _get_tasks(self) -> dict[str, str | None]:
-        """Return UUID -> task of each instance that must leave, or None."""
+        """Return the tasks of the instances that must leave.
+
+        :returns: UUID of an instance -> its task state, or None
+        """
         return {each.uuid: self.drain.cloud.details[each.uuid].task_state
                 for each in self.drain.list_guests()}
 
@@ -154,12 +173,19 @@ class DrainRun:
         return True
 
     def _is_waiting(self) -> bool:
-        """Return whether Nova still works on an instance."""
+        """Return whether Nova still works on an instance.
+
+        It does during a task on a host that is up, after a move that this run
+        has made and Nova has not ended, and before a cold migration is
+        confirmed, unless Nova has refused to confirm it.
+        """
         self.servers.forget_services()
         cloud = self.drain.cloud
-        moving = {each.instance_uuid for each in self.drain.list_open()}
-        # An instance that arrives must leave again.
-        waited_for = moving.union(self._get_tasks())
+        # From the hosts, and to them: what arrives must leave again.
+        moving = {each.instance_uuid
+                  for each in self.drain.list_open_migrations()}
+        must_leave = {each.uuid for each in self.drain.list_guests()}
+        waited_for = moving | must_leave
         busy = set()
         try:
             for each in cloud.instances:
@@ -168,8 +194,10 @@ class DrainRun:
                         self.servers.is_up(each.host)):
                     busy.add(each.uuid)
         except nova_client.APIUnavailable:
+            # No service is known to be down: wait until the API answers.
             return True
-        if busy - self._busy:
+        has_new_task = bool(busy - self._busy)
+        if has_new_task:
             names = [cloud.format_instance(uuid) for uuid in sorted(busy)]
             has_left = False
             self.observe('Waiting for the tasks of these instances: %s.'
@@ -177,8 +205,9 @@ class DrainRun:
         self._busy = busy
         confirmable = {each.instance_uuid
                        for each in self.drain.list_confirmable()}
-        return bool(busy or moving & self._leaving or
-                    confirmable - self._asked)
+        has_open_move = bool(moving & self._leaving)
+        must_confirm = bool(confirmable - self._asked)
+        return bool(busy) or has_open_move or must_confirm
 
     def _refresh(self) -> None:
         """Refresh; until the timeout, wait for services that fail."""

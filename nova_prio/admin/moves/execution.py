@@ -35,18 +35,26 @@ class Predecessors(typing.NamedTuple):
 def find_predecessors(moves: abc.Sequence[fleet.Move],
                       groups: abc.Mapping[str, str | None],
                       ) -> list[Predecessors]:
-    """Return the Predecessors of each move, by the rules of ``plan.Plan``.
+    """Return which earlier moves each move waits for.
+
+    A move needs the success (``done``) of earlier moves of its instance or its
+    server group, and of those that make room on its destination. An earlier
+    move to its destination must be over (``ended``). If that move fails, it
+    only leaves more room there.
 
     :param groups: UUID -> name of the server group of an instance, or None
+    :returns: one for each move; ``done`` and ``ended`` are indexes of moves
     """
     found = []
     for index, move in enumerate(moves):
         before = Predecessors(ended=set(), done=set())
         group = groups.get(move.uuid)
         for number, earlier in enumerate(moves[:index]):
-            if (earlier.uuid == move.uuid or
-                    earlier.source == move.destination or
-                    group is not None and group == groups.get(earlier.uuid)):
+            is_same_instance = earlier.uuid == move.uuid
+            makes_room = earlier.source == move.destination
+            is_same_group = (
+                group is not None and group == groups.get(earlier.uuid))
+            if is_same_instance or makes_room or is_same_group:
                 before.done.add(number)
             elif (move.destination is not None and
                     earlier.destination == move.destination):
@@ -64,6 +72,7 @@ class Execution:
 
     :param groups: UUID -> name of the server group of an instance, or None
     :param format_instance: function that adds the name to a UUID
+    :param observe: function that takes a sentence about each change
     :param concurrency: maximum number of moves at the same time
     :param choose: function, UUID -> destination of a migration without one,
         called when it starts; by default, Nova chooses
@@ -80,15 +89,23 @@ class Execution:
             one_move.OneMove(servers=servers, move=move, choose=choose)
             for move in moves]
         self._servers = servers
+        # For each move, the earlier moves that it waits for.
         self._predecessors = find_predecessors(moves, groups)
+        # Function that adds the name of an instance to its UUID.
         self._format_instance = format_instance
+        # Function that takes a sentence about each change, and whether the
+        # change is that an instance has left its host.
         self._observe = observe
         self._concurrency = concurrency
-        self._is_silent = False
+        # Whether Nova's API did not answer last.
+        self._is_api_silent = False
 
     @property
     def surprise(self) -> str | None:
-        """A sentence about an instance on another host than planned."""
+        """A sentence about an instance on another host than planned.
+
+        None if there is no such instance.
+        """
         for each in self.moves:
             if each.state == one_move.SURPRISE:
                 return self._describe(each)
@@ -99,9 +116,11 @@ class Execution:
         return sum(each.state == state for each in self.moves)
 
     def run(self, end: float) -> None:
-        """Run the moves until none can go on, a surprise, or the timeout.
+        """Run the moves until none can go on, or until the timeout.
 
-        While Nova's API does not answer, wait.
+        Also stop at a surprise: if an instance is on another host than
+        planned, the later moves may not fit. If Nova's API does not answer, a
+        step of a move is tried again later.
 
         :param end: time of the timeout, as ``time.monotonic`` counts it
         :raises APIRefused: if the credentials do not allow a move
@@ -112,42 +131,63 @@ class Execution:
                 if each.state == one_move.RUNNING:
                     self._try(each, each.follow)
             for each in self._list_startable():
-                # A move without an effect leaves room for another one.
-                if (self.surprise or time.monotonic() >= end or
-                        self.count(one_move.RUNNING) >= self._concurrency):
+                # Count for each move: one that ends at once does not run.
+                is_full = self.count(one_move.RUNNING) >= self._concurrency
+                if self._must_stop(end) or is_full:
                     break
                 self._try(each, each.start)
-            if self.surprise or time.monotonic() >= end or not (
-                    self.count(one_move.RUNNING) or self._list_startable()):
+            has_next = self.count(one_move.RUNNING) or self._list_startable()
+            if self._must_stop(end) or not has_next:
                 return
             time.sleep(INTERVAL_SECONDS)
 
+    def _must_stop(self, end: float) -> bool:
+        """Return whether no more moves may start.
+
+        :param end: time of the timeout, as ``time.monotonic`` counts it
+        """
+        return bool(self.surprise) or time.monotonic() >= end
+
     def _list_startable(self) -> list[one_move.OneMove]:
-        """Return the waiting moves whose predecessors have made way."""
+        """Return the waiting moves that need not wait for earlier moves.
+
+        Some of these must be done, and others must only have ended.
+        """
         done, open_moves = set(), set()
         for index, each in enumerate(self.moves):
             if each.state == one_move.DONE:
                 done.add(index)
             elif each.state in (one_move.WAITING, one_move.RUNNING):
                 open_moves.add(index)
-        return [each for each, before in zip(self.moves, self._predecessors)
-                if each.state == one_move.WAITING and
-                before.done <= done and before.ended.isdisjoint(open_moves)]
+        found = []
+        for each, before in zip(self.moves, self._predecessors):
+            may_start = (before.done <= done and
+                         before.ended.isdisjoint(open_moves))
+            if each.state == one_move.WAITING and may_start:
+                found.append(each)
+        return found
 
     def _try(self, move: one_move.OneMove,
              step: abc.Callable[[], None]) -> None:
-        """Do a step of a move, and observe a change."""
+        """Do a step of a move, and tell the observer about a change.
+
+        If Nova's API does not answer, say so at the first time, and leave the
+        move to the next turn.
+
+        :param step: :meth:`start` or :meth:`follow` of the move
+        """
         before = move.state
         try:
             step()
-            self._is_silent = False
+            self._is_api_silent = False
         except nova_client.APIUnavailable as error:
-            if not self._is_silent:
+            if not self._is_api_silent:
                 has_left = False
                 self._observe('%s. Waiting for it.' % error, has_left)
-            self._is_silent = True
+            self._is_api_silent = True
         if move.state != before:
-            self._observe(self._describe(move), move.state == one_move.DONE)
+            has_left = move.state == one_move.DONE
+            self._observe(self._describe(move), has_left)
 
     def _describe(self, move: one_move.OneMove) -> str:
         """Return a sentence about the state of a move."""

@@ -32,8 +32,9 @@ MAX_REQUESTS = 3
 #: task recounts.
 MAX_WAITS = 30
 
-# Answers of the API that tell about the server, and not about the move.
-_ABOUT_SERVER = http.HTTPStatus.NOT_FOUND, http.HTTPStatus.CONFLICT
+# Answers of the API that tell about the server, and not about the move: it is
+# deleted, or in another state.
+_NOT_FOUND_OR_CONFLICT = http.HTTPStatus.NOT_FOUND, http.HTTPStatus.CONFLICT
 
 #: Function, UUID of a server -> name of a host, or None if none fits.
 Choose = abc.Callable[[str], str | None]
@@ -63,16 +64,18 @@ class OneMove:
     _waits_left: int = MAX_WAITS
 
     def start(self) -> None:
-        """Send the request, if the server is as planned.
+        """Send the request, if the server is as planned; else end the move.
 
         :raises APIRefused: if the credentials do not allow the move
         """
         move = self.move
-        # Nova hides the servers of other projects from a user who may not
-        # read services. Without this request, they would seem deleted.
+        # Read the services first: if the user may not, this raises an error.
+        # From such a user, Nova hides the servers of other projects, so that
+        # they would seem deleted below.
         is_up = self.servers.is_up(move.source)
         server = self._read()
         if server is None:
+            # The server is deleted, and _read has ended the move.
             return
         if server.host != move.source:
             self._end_elsewhere(server)
@@ -85,10 +88,12 @@ class OneMove:
             self._end(STUCK, _describe_down(move.source))
         elif move.destination and not self.servers.is_up(move.destination):
             self._end(REFUSED, _describe_down(move.destination))
-        elif self._choose_destination():
-            self._request()
         else:
-            self._end(REFUSED, 'no host of the aggregate fits')
+            has_destination = self._choose_destination()
+            if has_destination:
+                self._request()
+            else:
+                self._end(REFUSED, 'no host of the aggregate fits')
 
     @property
     def _has_open_destination(self) -> bool:
@@ -96,7 +101,11 @@ class OneMove:
         return self.move.destination is None and self.move.way != fleet.SHELVE
 
     def _choose_destination(self) -> bool:
-        """Name the destination, if this is wanted; return whether one fits."""
+        """Set the destination by ``choose``; return false if no host fits.
+
+        Without ``choose``, or if the plan names the destination, or if the
+        server is shelved, there is nothing to choose.
+        """
         if self.choose is None or not self._has_open_destination:
             return True
         self.move = self.move._replace(
@@ -104,8 +113,12 @@ class OneMove:
         return self.move.destination is not None
 
     def _request(self) -> None:
-        """Send the request."""
+        """Send the request; end the move if Nova refuses it.
+
+        :raises APIRefused: if the credentials do not allow the move
+        """
         move = self.move
+        # If the answer is lost, a new request shows that Nova accepted it.
         self._last_request = self.servers.find_last_request(
             move.uuid, move.way)
         self.state = RUNNING
@@ -113,9 +126,11 @@ class OneMove:
             self.servers.start(move)
             self._is_accepted = True
         except nova_client.APIRefused as error:
-            if error.status in _ABOUT_SERVER:
+            if error.status in _NOT_FOUND_OR_CONFLICT:
+                # The server was deleted, or its state has changed meanwhile.
                 self._end(SKIPPED, str(error))
             elif error.status == http.HTTPStatus.BAD_REQUEST:
+                # No host fits, or not the destination.
                 self._end(REFUSED, str(error))
             else:
                 raise
@@ -124,8 +139,13 @@ class OneMove:
         """Read the server, and end the move if Nova has ended it."""
         server = self._read()
         if server is None:
+            # The server is deleted, and _read has ended the move.
             return
         move = self.move
+        # Without a destination in the plan, Nova may have chosen any host.
+        is_destination = move.destination is None or (
+            server.host == move.destination)
+        has_arrived = server.host != move.source and is_destination
         if not self._is_accepted and not self._was_accepted(server):
             self._requests_left -= 1
             if self._requests_left:
@@ -135,9 +155,7 @@ class OneMove:
                           % MAX_REQUESTS)
         elif server.task_state:
             self._end_if_down()
-        elif (server.status == 'VERIFY_RESIZE' and
-              server.host != move.source and
-              server.host == (move.destination or server.host)):
+        elif server.status == 'VERIFY_RESIZE' and has_arrived:
             self._finish(self.servers.confirm)
         elif server.status == 'SHELVED' and move.way == fleet.SHELVE:
             self._finish(self.servers.offload)
@@ -147,7 +165,9 @@ class OneMove:
                 move.uuid, move.way))
         elif self._waits_left and move.way == fleet.LIVE and (
                 self.servers.is_migrating(move.uuid)):
-            # Until its recount, the source has no room for another instance.
+            # The server has arrived, but Nova has not ended the migration on
+            # the source. The source counts the server until then, so that the
+            # next move may find no room there.
             self._waits_left -= 1
         else:
             self._end_elsewhere(server)
@@ -160,7 +180,10 @@ class OneMove:
                 self.move = self.move._replace(destination=host)
 
     def _was_accepted(self, server: servers_module.Server) -> bool:
-        """Return whether Nova accepted a request without an answer."""
+        """Return whether Nova accepted a request whose answer was lost.
+
+        The server shows it, or Nova has recorded a new request.
+        """
         move = self.move
         return (server.task_state is not None or
                 server.host != move.source or
@@ -168,7 +191,10 @@ class OneMove:
                 self._last_request)
 
     def _finish(self, request: abc.Callable[[str], None]) -> None:
-        """Send the request by which an accepted move ends."""
+        """Send the request by which an accepted move ends, once.
+
+        :param request: function that sends it, called with the UUID
+        """
         self._end_if_down()
         if self._is_finishing or self.state != RUNNING:
             return
@@ -178,7 +204,7 @@ class OneMove:
         except nova_client.APIRefused as error:
             # Somebody else did it, or Nova cannot do it yet.
             if (error.status != http.HTTPStatus.BAD_REQUEST and
-                    error.status not in _ABOUT_SERVER):
+                    error.status not in _NOT_FOUND_OR_CONFLICT):
                 raise
 
     def _end_if_down(self) -> None:
@@ -218,7 +244,7 @@ class OneMove:
 
 
 def describe(move: fleet.Move) -> str:
-    """Return a phrase for a move."""
+    """Return a phrase for a move, such as "live migration from c1 to c2"."""
     text = '%s migration from %s' % (move.way, move.source)
     if move.way == fleet.SHELVE:
         text = 'shelving from %s' % move.source

@@ -2,7 +2,7 @@
 
 """Make room for new instances: plan, move, and plan again what failed.
 
-The judge, which :mod:`verdicts` asks, must accept each plan.
+The code of nova-scheduler, which :mod:`verdicts` asks, must accept each plan.
 """
 
 from __future__ import annotations
@@ -67,78 +67,97 @@ class Room:
     def refresh(self) -> None:
         """Read the cloud, and plan.
 
-        If the judge places all new instances now, the plan has no moves.
-        Otherwise the judge must accept each move, and the state after them.
+        If all new instances fit now, the plan has no moves. Otherwise the
+        code of nova-scheduler must accept each move, and the new instances
+        after the moves.
         """
         self.cloud = fleet_cloud.read_fleet(self.context, self.placement)
         verdicts = verdicts_module.Verdicts(self.context, self.placement)
+        # Why nova-scheduler may refuse a host that passes here.
         self.doubts = verdicts.judge.list_doubts()
+        # Name of a host -> number of new instances that fit there now.
         placed = collections.Counter(units.place(
             verdicts.judge, self._make_request(), self.number))
         if placed.total() == self.number:
-            self.plan = planner.Plan((), hosts=tuple(placed.elements()))
+            # The hosts of a plan are those of the new instances.
+            self.plan = planner.Plan(
+                moves=(), hosts=tuple(placed.elements()))
         else:
             self.plan = self._plan_moves(verdicts)
 
     def _plan_moves(self, verdicts: verdicts_module.Verdicts) -> planner.Plan:
-        """Return a plan whose moves and result the judge accepts.
+        """Return a plan whose moves and result nova-scheduler would accept.
 
-        On a host where fewer new instances fit than planned, only those that
-        fit now are counted.
+        The planner does not know all that nova-scheduler considers. Check each
+        of its plans, and plan again without what is refused. If fewer new
+        instances fit on a host after the moves than planned, only those that
+        fit there without moves are counted.
         """
+        # For each host, whether it fits now, or may fit after moves.
         wanted = verdicts.judge.decide(
             self._make_request(), before_moves=True)
+        # Name of a host that the plan must not use -> why it does not fit.
         closed = {name: answer for name, answer in wanted.answers.items()
                   if not answer.may_fit_after_moves}
+        # Name of such a host -> number of new instances that it takes now.
         now: collections.Counter[str] = collections.Counter()
         fitting: dict[str, int] | None = None
         refused = dict(self._refused)
         while True:
             missing = self.number - now.total()
             plan = self._plan_attempts(missing, frozenset(closed), refused)
+            # This adds the destinations that would be refused to ``refused``.
             if verdicts.add_refused_hosts(plan, refused):
                 continue
+            # Each move is accepted: an obstacle is that of a new instance.
             obstacle = verdicts.check(plan, wanted)
             if obstacle is None:
-                misses = [_explain(miss, closed) for miss in plan.misses]
+                misses = [_add_reason(miss, closed) for miss in plan.misses]
                 return plan._replace(
                     hosts=plan.hosts + tuple(now.elements()),
                     misses=tuple(misses))
-            closed[obstacle.answer.host] = obstacle.answer
+            host = obstacle.answer.host
+            closed[host] = obstacle.answer
             if fitting is None:
                 fitting = units.count(verdicts.judge, self._make_request())
-            number = min(fitting.get(obstacle.answer.host, 0), missing - 1)
+            # Without moves, not all new instances fit: leave one to plan.
+            number = min(fitting.get(host, 0), missing - 1)
             if number:
-                now[obstacle.answer.host] = number
-            # Other moves may be accepted without this host.
+                now[host] = number
+            # The next plan does not use this host, so that its moves differ:
+            # forget what would be refused among the moves of this plan.
             refused = dict(self._refused)
 
     def _plan_attempts(self, number: int, closed: frozenset[str],
                        refused: abc.Mapping[str, frozenset[str]],
                        ) -> planner.Plan:
-        """Return the moves with the least harm after which most fit.
+        """Return the plan that makes room for the most new instances.
 
-        Only low-priority instances may be shelved.
+        Try the ways to move instances, the least harmful first, until all new
+        instances fit. Only low-priority instances may be shelved.
 
         :param number: number of the new instances that need room, 1 or more
-        :param closed: hosts that no moves make fit for them
+        :param closed: hosts that the new instances must not use
         :param refused: UUID of an instance -> hosts that Nova refused
         :raises nova_prio.model.flavor_specs.RequestRefused: if nova-api would
             refuse the flavor
         :raises nova.exception.NovaException: if stock Nova refuses the flavor
         """
-        folded, topology = flavor_preview.fit_request(
+        # The flavor as nova-api would embed it in the instances.
+        embedded, topology = flavor_preview.fit_request(
             self.flavor, objects.ImageMeta.from_dict({}), {})
         aggregates = frozenset[str]()
         if self.aggregate is not None:
             aggregates = frozenset([self.aggregate])
-        needs = guests.make_needs(folded, topology, is_volume_backed=False,
+        needs = guests.make_needs(embedded, topology, is_volume_backed=False,
                                   aggregates=aggregates)
-        wanted = planner_fleet.Instance('wanted', dataclasses.replace(
-            needs, is_new=True, refused_hosts=closed))
-        instances = [_forbid_shelving(each) for each in self.cloud.instances]
-        fleet = self.cloud._replace(instances=tuple(instances)).make_fleet(
-            refused=refused)
+        needs = dataclasses.replace(needs, is_new=True, refused_hosts=closed)
+        wanted = planner_fleet.Instance('wanted', needs)
+        instances = [_limit_shelving(each) for each in self.cloud.instances]
+        cloud = self.cloud._replace(instances=tuple(instances))
+        fleet = cloud.make_fleet(refused=refused)
+        # A plan has a host for each new instance that fits after its moves,
+        # and a miss if some do not fit.
         best = planner.plan_room(fleet, wanted, number, _ATTEMPTS[0])
         for ways in _ATTEMPTS[1:]:
             if not best.misses:
@@ -151,12 +170,12 @@ class Room:
     def _make_request(self) -> objects.RequestSpec:
         """Return the request for one of the new instances."""
         spec = requests.build_request(
-            self.context, nova.conf.CONF, self.flavor, {}, None)
+            self.context, nova.conf.CONF, self.flavor, hints={}, image=None)
         if self.aggregate is not None:
             aggregates = objects.AggregateList.get_all(self.context)
-            spec.requested_destination = objects.Destination(aggregates=[
-                each.uuid for each in aggregates
-                if each.name == self.aggregate])
+            uuids = [each.uuid for each in aggregates
+                     if each.name == self.aggregate]
+            spec.requested_destination = objects.Destination(aggregates=uuids)
         return spec
 
     def run(self, client: nova_client.NovaClient, end: float,
@@ -176,9 +195,11 @@ class Room:
                 groups=self.cloud.group_of, observe=observe,
                 format_instance=self.cloud.format_instance)
             run.run(end)
+            # An instance is on another host than planned.
             if run.surprise:
                 return run.surprise
             if run.count(one_move.DONE) == len(run.moves):
+                # Plan anew: if the new instances fit, no moves are needed.
                 self.refresh()
                 if self.plan.moves or self.plan.misses:
                     return ('All moves were made, but nova-scheduler would '
@@ -192,6 +213,7 @@ class Room:
                 return 'A move was not made.'
             for move in refused:
                 if not move.destination:
+                    # It is shelving: no other destination can help.
                     return 'A move was not made.'
                 self._refused[move.uuid] = self._refused.get(
                     move.uuid, frozenset()) | {move.destination}
@@ -200,11 +222,14 @@ class Room:
                 return 'Nova refused a move, and no other moves make room.'
 
 
-def _explain(miss: planner.Miss,
-             closed: abc.Mapping[str, answers.Answer]) -> planner.Miss:
-    """Return a miss with the reason of the judge, if it closed the host.
+def _add_reason(miss: planner.Miss,
+                closed: abc.Mapping[str, answers.Answer]) -> planner.Miss:
+    """Return why a new instance does not fit, as nova-scheduler would say.
 
-    :param closed: name of a host that no moves make fit -> answer about it
+    :param miss: why it does not fit, as the planner says. Its host is the one
+        that is closest to fit, or None if there is none.
+    :param closed: name of a host that must not be used -> answer of the code
+        of nova-scheduler about it
     """
     answer = closed.get(miss.host or '')
     if answer is None:
@@ -212,7 +237,7 @@ def _explain(miss: planner.Miss,
     return miss._replace(reason='%s (%s)' % (answer.reason, answer.result))
 
 
-def _forbid_shelving(
+def _limit_shelving(
         instance: planner_fleet.Instance) -> planner_fleet.Instance:
     """Return an instance that may be shelved only if it has low priority."""
     if instance.needs.class_name == capacity.LOW:

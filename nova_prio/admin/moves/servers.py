@@ -82,7 +82,11 @@ class Servers:
 
         If the answer to a request was lost, a new ID shows that Nova accepted
         it.
+
+        :param way: 'live', 'cold' or 'shelve'
+        :returns: None if there is none
         """
+        # Nova lists the newest request first.
         actions = self._client.get(
             '/servers/%s/os-instance-actions' % uuid)['instanceActions']
         for action in actions:
@@ -98,8 +102,9 @@ class Servers:
             events = self._client.get(
                 '/servers/%s/os-instance-actions/%s' % (uuid, request_id),
             )['instanceAction']['events']
-        # The newest event comes first, and has the cause: the older ones have
-        # called it.
+        # Nova lists the newest event first. An older one is the call of Nova
+        # from which the newer one was called, and fails with it: the newest
+        # error is the cause.
         for event in events:
             if event['result'] == 'Error' and event.get('details'):
                 return event['details'].strip().rstrip('.')
@@ -121,10 +126,12 @@ class Servers:
 
         :returns: {} if there is none
         """
-        for found in self._client.get(
-                '/os-migrations', instance_uuid=uuid, limit=1)['migrations']:
-            return found
-        return {}
+        # Nova lists the newest migration first.
+        migrations = self._client.get(
+            '/os-migrations', instance_uuid=uuid, limit=1)['migrations']
+        if not migrations:
+            return {}
+        return migrations[0]
 
     def forget_services(self) -> None:
         """Read the services again when :meth:`is_up` is called."""

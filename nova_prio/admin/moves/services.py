@@ -40,13 +40,15 @@ def read_service(client: nova_client.NovaClient, host: str) -> Service:
 
     :raises nova_prio.admin.host.HostRefused: if the host has none
     """
-    for found in list_services(client, host):
-        return Service(uuid=found['id'],
-                       is_enabled=found['status'] == 'enabled',
-                       reason=found['disabled_reason'] or '')
-    raise admin_host.HostRefused(
-        "HOST is '%s', which has no nova-compute service; allowed are names "
-        'of compute hosts.' % host)
+    services = list_services(client, host)
+    if not services:
+        raise admin_host.HostRefused(
+            "HOST is '%s', which has no nova-compute service; allowed are "
+            'names of compute hosts.' % host)
+    found = services[0]
+    return Service(uuid=found['id'],
+                   is_enabled=found['status'] == 'enabled',
+                   reason=found['disabled_reason'] or '')
 
 
 def disable(client: nova_client.NovaClient, service: Service) -> None:

@@ -74,7 +74,8 @@ class Verdicts:
                 return None
             self._hosts[uuid] = server.host
             spec = server.spec
-            # Without its own host, the request would equal no other.
+            # The request ignores the host of the instance. Without this, it
+            # may equal those of instances on other hosts.
             spec.ignore_hosts = None
             key = _make_key(spec)
             if key not in self._by_request:
@@ -94,12 +95,14 @@ class Verdicts:
 
     def check(self, plan: planner.Plan,
               wanted: candidates.Decision | None = None) -> Obstacle | None:
-        """Return the first move that nova-scheduler would refuse, or None.
+        """Return the first refusal of nova-scheduler, or None.
 
         :param plan: its moves are checked in their order, each on the state
             after the earlier moves
         :param wanted: decision about the new instances of the plan, which are
             put on its hosts after the moves; None to check the moves only
+        :returns: the answer about the host that refuses, with the UUID of the
+            instance; the UUID is None if it is a new one
         """
         # The hosts after the moves up to now.
         world = copies.Copies(self._context, self._placement, self.judge)
@@ -142,8 +145,9 @@ class Verdicts:
                 has_refused |= move.destination in hosts
         if has_refused:
             return True
-        # Another host may not fit at the turn of the move. The obstacle is
-        # that of a move with a destination, which the loop has added.
+        # Another host may not fit at the turn of the move. The obstacle has
+        # the UUID of a move with a destination, so that the loop has added its
+        # key.
         obstacle = self.check(plan)
         if obstacle is None:
             return False
@@ -166,8 +170,8 @@ class Verdicts:
         answers = self.list_answers(uuid)
         if any(each.result == explain_answers.PASSES for each in answers):
             return ''
-        # This result is that of a host without a state to test, such as one
-        # that is not registered.
+        # nova-scheduler runs no filters on a host with this result, such as
+        # one that is not registered.
         others = [each for each in answers
                   if each.result != explain_answers.SCHEDULER]
         closest = explain_answers.find_closest(others)
