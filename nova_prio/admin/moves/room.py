@@ -101,6 +101,7 @@ class Room:
                   if not answer.may_fit_after_moves}
         # Name of such a host -> number of new instances that it takes now.
         now: collections.Counter[str] = collections.Counter()
+        # Name of a host -> number of them that fit on it alone, if counted.
         fitting: dict[str, int] | None = None
         refused = dict(self._refused)
         while True:
@@ -138,7 +139,8 @@ class Room:
 
         :param number: number of the new instances that need room, 1 or more
         :param closed: hosts that the new instances must not use
-        :param refused: UUID of an instance -> hosts that Nova refused
+        :param refused: UUID of an instance -> hosts to which Nova has refused
+            to move it, or would refuse
         :raises nova_prio.model.flavor_specs.RequestRefused: if nova-api would
             refuse the flavor
         :raises nova.exception.NovaException: if stock Nova refuses the flavor
