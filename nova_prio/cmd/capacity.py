@@ -14,12 +14,13 @@ from nova_prio.cmd import output_file
 from nova_prio.cmd import report
 from nova_prio.cmd import tables
 
-#: Columns of the sold, sellable and remaining vCPUs of each row.
+#: Columns of the sold, sellable and remaining vCPUs of each row. A row is a
+#: number of vCPUs that a host may sell (``nova_prio.model.capacity``).
 COLUMNS = ['High Sold', 'High Sellable', 'High Left',
            'Low Sold', 'Low Sellable', 'Low Left',
            'Ordinary Sold', 'Ordinary Sellable', 'Ordinary Left']
-#: Columns of a table, with the numbers of a row in one column.
-ROWS = ['High Sold/Sellable (Left)', 'Low Sold/Sellable (Left)',
+#: The same for a table, with the three numbers of a row in one column.
+TABLE = ['High Sold/Sellable (Left)', 'Low Sold/Sellable (Left)',
         'Ordinary Sold/Sellable (Left)']
 
 
@@ -64,7 +65,10 @@ class Show(report.Report):
         return parser
 
     def act(self, context, parsed_args):
-        """List the vCPUs, or the losses; return the exit status."""
+        """List the vCPUs, or with --after-loss the losses of hosts.
+
+        :returns: exit status
+        """
         from nova_prio.admin import host_inventory
         if parsed_args.after_loss:
             for option in 'by_aggregate', 'flavor', 'html':
@@ -78,6 +82,7 @@ class Show(report.Report):
         if parsed_args.flavor:
             flavor = controller.find_flavor(context, parsed_args.flavor)
             request = host_inventory.get_resource_request(flavor)
+            # How many instances of the flavor fit on each host.
             units = count_units(self.app, context, flavor, hints={})
             unit_columns = ['Units']
         report.warn_of_silent_cells(self.app, silent_cells)
@@ -85,11 +90,11 @@ class Show(report.Report):
         if parsed_args.after_loss:
             return self._show_losses(context, selected, parsed_args)
         sums = _sum_up(selected, units, parsed_args)
-        names = ['Host']
+        first_columns = ['Host']
         if parsed_args.by_aggregate:
-            names = ['Aggregate', 'Hosts']
-        columns = names + COLUMNS + unit_columns
-        rows = _make_rows(sums, parsed_args)
+            first_columns = ['Aggregate', 'Hosts']
+        columns = first_columns + COLUMNS + unit_columns
+        rows = _make_lines(sums, parsed_args)
         if parsed_args.html:
             from nova_prio.admin.page import capacity as capacity_page
             from nova_prio.admin.page import render
@@ -99,23 +104,26 @@ class Show(report.Report):
                 data=[dict(zip(columns, row)) for row in rows])
             output_file.write('--html', parsed_args.html, render.render(page))
         if tables.is_for_reading(parsed_args):
-            columns = names + ROWS + unit_columns
-            rows = _make_rows(sums, parsed_args, is_for_reading=True)
+            columns = first_columns + TABLE + unit_columns
+            rows = _make_lines(sums, parsed_args, is_for_reading=True)
         self.show(parsed_args, columns, rows)
         return report.CLEAN
 
     def _show_losses(self, context, hosts, parsed_args):
-        """List the losses of hosts; return the exit status.
+        """List whether guests fit on the other hosts if a host is lost.
 
         :param hosts: the hosts to lose, each a ``HostRecord``
+        :returns: exit status
         """
         from nova_prio.admin.fleet import cloud
         from nova_prio.admin.fleet import loss
         from nova_prio.admin.moves import verdicts
+        # Name of an aggregate -> names of its hosts. Without --aggregate, all
+        # aggregates of the hosts count.
         members = collections.defaultdict(list)
         for host in hosts:
             for name in _get_aggregates(host):
-                if name in (parsed_args.aggregate or [name]):
+                if not parsed_args.aggregate or name in parsed_args.aggregate:
                     members[name].append(host.name)
         placement = controller.make_placement_client()
         losses = list(loss.list_losses(
@@ -127,24 +135,28 @@ class Show(report.Report):
             columns = capacity_loss.TABLE
             make_row = capacity_loss.make_table_row
         self.show(parsed_args, columns, [make_row(each) for each in losses])
-        status, text = report.find_outcome(
-            {each.is_survivable for each in losses}, capacity_loss.OUTCOMES)
+        # True and False, if the guests of only some hosts fit. One host whose
+        # guests do not fit decides the exit status.
+        states = {each.is_survivable for each in losses}
+        status, text = report.find_outcome(states, capacity_loss.OUTCOMES)
         return self.end(status, text)
 
 
 def count_units(app, context, flavor, hints):
-    """Return how many instances of a flavor fit, dict, host -> number.
+    """Return how many instances of a flavor fit on each host.
 
     :param hints: dict, the scheduler hints of the instances
+    :returns: dict, name of a host -> number, without zeros
     """
     from nova_prio.admin.explain import judge
     from nova_prio.admin.explain import requests
     from nova_prio.admin.explain import units
-    of_cloud = judge.Judge(context, controller.make_placement_client())
+    # This asks Placement, and runs Nova's filters.
+    scheduler = judge.Judge(context, controller.make_placement_client())
     request = requests.build_request(
         context, controller.get_conf(), flavor, hints, image=None)
-    found = units.count(of_cloud, request)
-    for doubt in of_cloud.list_doubts():
+    found = units.count(scheduler, request)
+    for doubt in scheduler.list_doubts():
         app.LOG.warning('The units may not fit: %s.', doubt)
     return found
 
@@ -167,6 +179,8 @@ def _select_hosts(app, hosts, parsed_args):
     for host in selected:
         if host.problem:
             app.LOG.warning('Host %s is omitted: %s.', host.name, host.problem)
+        # A host with another compute driver has neither a report nor a
+        # problem. It has no numbers for the list.
         elif host.report:
             yield host
 
@@ -184,15 +198,18 @@ def _get_aggregates(host):
 def _sum_up(hosts, units, parsed_args):
     """Return the sums of each host, or of each aggregate, sorted by name.
 
+    A host by itself has the sums of an aggregate with one host.
+
     :param hosts: list of ``HostRecord``
     :param units: dict, name of a host -> number of instances
-    :returns: dict, name -> ``content.Aggregate``
+    :returns: dict, name of a host or aggregate -> ``content.Aggregate``
     """
     sums = {}
     for host in hosts:
         names = [host.name]
         if parsed_args.by_aggregate:
             names = _get_aggregates(host)
+        # The sold, sellable and remaining vCPUs: high, low, ordinary.
         rows = content.make_rows(
             host.report.used, host.report.sellable, host.report.left)
         for name in names:
@@ -200,29 +217,36 @@ def _sum_up(hosts, units, parsed_args):
     return dict(sorted(sums.items()))
 
 
-def _make_rows(sums, parsed_args, is_for_reading=False):
-    """Return a list of values for each host or aggregate.
+def _make_lines(sums, parsed_args, is_for_reading=False):
+    """Return a line of the list for each host or aggregate.
 
     :param sums: what :func:`_sum_up` returns
-    :param is_for_reading: whether the columns of the vCPUs are ``ROWS``
+    :param is_for_reading: whether the sold, the sellable and the remaining
+        vCPUs are one text, as in ``TABLE``, not three numbers
+    :returns: list of lists of values
     """
-    rows = []
+    lines = []
     for name, total in sums.items():
-        values = [name]
+        line = [name]
         if parsed_args.by_aggregate:
-            values.append(total.hosts)
-        for row in total.rows.values():
+            line.append(total.hosts)
+        for vcpus in total.rows.values():
             if is_for_reading:
-                values.append(_format_row(row))
+                line.append(_format_row(vcpus))
             else:
-                values += row
+                line += [vcpus.sold, vcpus.sellable, vcpus.left]
         if parsed_args.flavor:
-            values.append(total.units)
-        rows.append(values)
-    return rows
+            line.append(total.units)
+        lines.append(line)
+    return lines
 
 
 def _format_row(row):
-    """Return the numbers of a ``content.Row`` as a text."""
-    text = '%d/%d (%d)' % row
+    """Return the sold, sellable and remaining vCPUs of a host as a text.
+
+    The text is red if more are sold than the host may sell.
+
+    :param row: ``content.Row``
+    """
+    text = '%d/%d (%d)' % (row.sold, row.sellable, row.left)
     return tables.ColoredText(text, colors.RED) if row.is_oversold else text

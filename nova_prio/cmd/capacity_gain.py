@@ -63,7 +63,11 @@ class Gain(report.Report):
         return super().take_action(parsed_args)
 
     def act(self, context, parsed_args):
-        """List the gains of the hosts; return the exit status."""
+        """List the vCPUs that hosts gain by mix; return the exit status.
+
+        Mix lets low-priority instances run on the dedicated CPUs of a host
+        too.
+        """
         from nova_prio.admin import host_inventory
         names = host_selection.select_hosts(self.app, context, parsed_args)
         if parsed_args.what_if:
@@ -73,26 +77,34 @@ class Gain(report.Report):
         columns, units = list(COLUMNS), {}
         if parsed_args.flavor:
             columns += UNITS
-            units = self._count_units(
-                context, parsed_args,
-                [hosts_by_name[name] for name in names
-                 if name in hosts_by_name and hosts_by_name[name].report])
+            measurable = [hosts_by_name[name] for name in names
+                          if name in hosts_by_name
+                          and hosts_by_name[name].report]
+            units = self._count_units(context, parsed_args, measurable)
         columns.append(NOTE)
-        gains, rows = [], []
+        # The lines of the list, each a dict, column -> value.
+        lines, rows = [], []
         for name in sorted(names):
-            gain = _measure(hosts_by_name.get(name), silent_cells)
-            gain.update(units.get(name, {}))
-            gain['Host'] = name
-            gains.append(gain)
-            rows.append([gain.get(column, '') for column in columns])
+            # No host of this name may be known.
+            host = hosts_by_name.get(name)
+            line = _measure_gain(host, silent_cells)
+            line.update(units.get(name, {}))
+            line['Host'] = name
+            lines.append(line)
+            rows.append([line.get(column, '') for column in columns])
         self.show(parsed_args, columns, rows)
         return self.end(report.CLEAN, _summarize(
-            gains, has_flavor=bool(parsed_args.flavor)))
+            lines, has_flavor=bool(parsed_args.flavor)))
 
     def _count_units(self, context, parsed_args, hosts):
-        """Return the columns of --flavor, dict, host -> column -> value.
+        """Return how many instances of --flavor fit on hosts, for ``UNITS``.
+
+        These are the instances that fit beside those of the host, and on the
+        host without instances: without and with mix, which lets low-priority
+        instances run on dedicated CPUs too.
 
         :param hosts: list of ``HostRecord`` with a report
+        :returns: dict, name of a host -> (dict, column -> value)
         """
         from nova_prio.admin.fleet import cloud
         from nova_prio.admin import gain
@@ -100,12 +112,14 @@ class Gain(report.Report):
         hints = _get_hints(flavor, parsed_args.flavor)
         needs = gain.make_flavor_needs(flavor, hints)
         now = capacity_show.count_units(self.app, context, flavor, hints)
-        of_cloud = cloud.read_fleet(
-            context, controller.make_placement_client())
+        fleet = cloud.read_fleet(context, controller.make_placement_client())
+        measured = gain.measure_empty(fleet, hosts, needs)
         units = {}
-        for name, empty in gain.measure_empty(of_cloud, hosts, needs).items():
-            units[name] = {NOW: now.get(name, 0), EMPTY: empty.without_mix,
-                           EMPTY_MIX: empty.with_mix, LIMIT: empty.limit}
+        for name, numbers in measured.items():
+            # With mix, the resource ``limit`` ends first.
+            units[name] = {
+                NOW: now.get(name, 0), EMPTY: numbers.without_mix,
+                EMPTY_MIX: numbers.with_mix, LIMIT: numbers.limit}
         return units
 
 
@@ -121,11 +135,12 @@ def _check_options(parsed_args):
             '--what-if is given without --low; name the flavors or projects '
             'whose servers would have low priority, or give --low all.')
     if parsed_args.host:
-        for option in '--flavor', '--what-if', '--all', '--aggregate':
-            if _get(parsed_args, option) or parsed_args.hosts:
-                raise exceptions.CommandError(
-                    '--host describes one host that does not exist; allowed '
-                    'with it are --demand, --ratio and --html.')
+        others = [_get(parsed_args, option) for option in (
+            '--flavor', '--what-if', '--all', '--aggregate')]
+        if parsed_args.hosts or any(others):
+            raise exceptions.CommandError(
+                '--host describes one host that does not exist; allowed '
+                'with it are --demand, --ratio and --html.')
     if parsed_args.what_if and parsed_args.flavor:
         raise exceptions.CommandError(
             '--flavor is given with --what-if; give one of them.')
@@ -151,13 +166,14 @@ def _get_hints(flavor, name):
     return {} if priority else {flavor_specs.HINT: capacity.LOW}
 
 
-def _measure(host, silent_cells):
-    """Return the gain of one host, a dict, column -> value.
+def _measure_gain(host, silent_cells):
+    """Return the low-priority vCPUs that one host gains by mix.
 
-    A host without a report has only a NOTE.
+    Mix lets low-priority instances run on the dedicated CPUs of a host too.
 
     :param host: ``host_inventory.HostRecord``, None if it is unknown
     :param silent_cells: UUIDs of the cells that do not answer
+    :returns: dict, column -> value; only NOTE if the host has no report
     """
     if host is None or not host.report:
         return {NOTE: _explain_missing_report(host, silent_cells)}
@@ -178,16 +194,20 @@ def _explain_missing_report(host, silent_cells):
     return 'the host has no nova-compute'
 
 
-def _summarize(gains, has_flavor):
-    """Return the gain of all hosts, and the next step, as sentences."""
-    # The key is None for hosts without a report.
+def _summarize(lines, has_flavor):
+    """Return the gain of all hosts by mix, and the next step, as sentences.
+
+    :param lines: list with a dict for each host, column -> value
+    :param has_flavor: whether the lines have the columns ``UNITS``
+    """
+    # Whether mix is enabled -> lines; None for the hosts without a report.
     by_mix = collections.defaultdict(list)
-    for gain in gains:
-        by_mix[gain.get('Mix')].append(gain)
+    for line in lines:
+        by_mix[line.get('Mix')].append(line)
     if by_mix[None]:
         next_step = 'Check %s without a report: see the column "Note".' % (
             report.format_count(len(by_mix[None]), 'host'))
-    elif any(gain['Gain'] for gain in by_mix[False]):
+    elif any(line['Gain'] for line in by_mix[False]):
         next_step = ('Set cpu_priority_mix_enable = true on the hosts without '
                      'mix to gain another %s.'
                      % _format_gain(by_mix[False], has_flavor))
@@ -198,13 +218,19 @@ def _summarize(gains, has_flavor):
         _format_gain(by_mix[True], has_flavor), next_step)
 
 
-def _format_gain(gains, has_flavor):
-    """Return the sum of the gains of some hosts as a text."""
-    text = report.format_count(
-        sum(gain['Gain'] for gain in gains), 'low-priority vCPU')
+def _format_gain(lines, has_flavor):
+    """Return the sum of the gains of some hosts as a text.
+
+    :param lines: list with a dict for each host, column -> value
+    :param has_flavor: whether the lines have the columns ``UNITS``
+    """
+    vcpus = sum(line['Gain'] for line in lines)
+    text = report.format_count(vcpus, 'low-priority vCPU')
     if has_flavor:
-        # A host without NUMA cells or memory for the flavor has 0 of both.
-        gained = sum(gain.get(EMPTY_MIX, 0) - gain.get(EMPTY, 0)
-                     for gain in gains)
+        gained = 0
+        for line in lines:
+            # Instances of the flavor that fit on the host if it is empty. A
+            # host with several compute nodes has no such numbers.
+            gained += line.get(EMPTY_MIX, 0) - line.get(EMPTY, 0)
         text += ' (%s of the flavor)' % report.format_count(gained, 'instance')
-    return '%s on %s' % (text, report.format_count(len(gains), 'host'))
+    return '%s on %s' % (text, report.format_count(len(lines), 'host'))

@@ -36,8 +36,11 @@ def make_row(loss):
     row = [loss.aggregate, loss.host, loss.is_largest]
     for name in flavor_cpus.CLASSES:
         row += [loss.fitting[name], loss.guests[name]]
-    row += loss.addition.rows
-    return row + [loss.addition.memory_mb, loss.addition.disk_gb, loss.bound]
+    # What one more host must have for the guests that do not fit, except
+    # those that must stay together by their affinity (``loss.bound``).
+    missing = loss.addition
+    row += [missing.rows.high, missing.rows.low, missing.rows.ordinary]
+    return row + [missing.memory_mb, missing.disk_gb, loss.bound]
 
 
 def make_table_row(loss):
@@ -51,8 +54,10 @@ def make_table_row(loss):
     row = [loss.aggregate, host]
     for name in flavor_cpus.CLASSES:
         row.append('%d/%d' % (loss.fitting[name], loss.guests[name]))
-    # Empty if all guests fit.
+    # What one more host must have for the guests that do not fit. The text is
+    # empty if all fit.
     missing = str(loss.addition)
+    # Nova evacuates guests one by one, which their affinity forbids.
     if loss.bound:
         if missing:
             missing += ', '

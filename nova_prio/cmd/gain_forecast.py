@@ -7,20 +7,20 @@ run on the dedicated CPUs of the host.
 """
 
 import contextlib
+import operator
 
 from osc_lib import exceptions
 
 from nova_prio.cmd import controller
+from nova_prio.cmd import gain_answers
 from nova_prio.cmd import gain_input
 from nova_prio.cmd import output_file
 from nova_prio.cmd import report
 from nova_prio.model import capacity
 from nova_prio.model.planner import first_fit
-from nova_prio.model.planner import gain
+from nova_prio.model.planner import gain as planner
 
-#: Columns of the hosts that are enough, and of the vCPUs that a host sells.
-COLUMNS = ('Pinned %', 'Ratio', 'Mix', 'Dedicated', 'Shared', 'Hosts',
-           'At Least', 'Limit', 'Hosts %')
+#: Columns of the vCPUs that servers can have on a host.
 SOLD = ('Ratio', 'Dedicated', 'Shared', 'Low Without Mix', 'Low With Mix',
         'vCPUs Per CPU')
 #: Percentages of pinned vCPUs, and ratios that are tried by default.
@@ -30,7 +30,11 @@ _ASSUMED_SIZES = ('Assumed: the sizes of high- and low-priority servers have '
 
 
 def add_options(parser):
-    """Add the options to the parser of the command line."""
+    """Add the options to the parser of the command line.
+
+    Mix in their help is the option ``cpu_priority_mix_enable``: low-priority
+    servers may also run on the dedicated CPUs of a host.
+    """
     parser.add_argument(
         '--what-if', action='store_true',
         help='list how many of the hosts would be enough for their servers, '
@@ -64,9 +68,13 @@ def add_options(parser):
 
 
 def show_host(command, parsed_args):
-    """List the hosts that are enough, or what a host sells; return the status.
+    """List how many hosts like the one of --host are enough for servers.
+
+    Without --demand, there are no servers: list the vCPUs that servers can
+    have on one host.
 
     :param command: ``capacity_gain.Gain``
+    :returns: exit status
     """
     ratios = _parse_ratios(parsed_args)
     if not parsed_args.demand:
@@ -74,57 +82,68 @@ def show_host(command, parsed_args):
         command.show(parsed_args, SOLD, _list_sold(host, ratios))
         return command.end(report.CLEAN, 'Choose the line that sells enough.')
     host = gain_input.parse_host(parsed_args.host, ('cpus', 'memory'))
+    # The planner adds hosts like this one until they are enough.
     groups = [first_fit.Group(host, number=1)]
     kinds = gain_input.load_demand(parsed_args.demand)
-    for kind in gain.find_misfits(groups, kinds, ratios):
-        request = kind.needs.request
+    misfits = planner.find_misfits(groups, kinds, ratios)
+    if misfits:
+        needs = misfits[0].needs
+        request = needs.request
         raise exceptions.CommandError(
             "--demand is '%s': a %s-priority server of %d vCPUs, %d MB and %d "
             'GB of disk does not fit on an empty host, or on one of its NUMA '
             'cells.' % (parsed_args.demand, request.priority, request.vcpus,
-                        request.memory_mb, kind.needs.disk_gb))
-    # Each size is there once for each priority.
-    vcpus = gain.count_vcpus(kinds)[capacity.HIGH]
-    answers = _forecast_shares(groups, kinds, vcpus, ratios)
-    return _show(command, parsed_args, answers, answers, _ASSUMED_SIZES)
+                        request.memory_mb, needs.disk_gb))
+    # load_demand has returned all servers once with high priority, and once
+    # with low priority. Count them once.
+    vcpus = planner.count_vcpus(kinds)[capacity.HIGH]
+    comparisons = _compare_shares(groups, kinds, vcpus, ratios)
+    return _show(command, parsed_args, comparisons, plotted=comparisons,
+                 assumption=_ASSUMED_SIZES)
 
 
 def show_cloud(command, context, parsed_args, names):
-    """List how many hosts of a cloud are enough; return the status.
+    """List how many hosts of a cloud are enough for the servers on them.
 
     :param command: ``capacity_gain.Gain``
     :param context: nova.context.RequestContext
     :param names: names of the hosts
+    :returns: exit status
     """
     from nova_prio.admin.fleet import cloud
-    from nova_prio.admin import gain as cloud_gain
+    from nova_prio.admin import gain as servers
     ratios = _parse_ratios(parsed_args)
-    growth = report.get_number(parsed_args, 'growth', 0, 10000,
-                               parse=_parse_percent) or 0
-    of_cloud = cloud.read_fleet(context, controller.make_placement_client())
-    report.warn_of_silent_cells(command.app, of_cloud.silent_cells)
-    hosts = of_cloud.list_empty_hosts(names)
+    growth = report.get_number(
+        parsed_args, 'growth', least=0, most=10000, parse=_parse_percent) or 0
+    fleet = cloud.read_fleet(context, controller.make_placement_client())
+    report.warn_of_silent_cells(command.app, fleet.silent_cells)
+    hosts = fleet.list_empty_hosts(names)
     for name in names:
         if name not in hosts:
             report.refuse('HOST', name, 'names of hosts with one compute node')
     try:
-        found = cloud_gain.read_kinds(of_cloud, names, parsed_args.low)
-    except cloud_gain.UnknownLabel as error:
+        found = servers.read_kinds(fleet, names, parsed_args.low)
+    except servers.UnknownLabel as error:
         report.refuse('--low', error, 'all, the names and IDs of flavors, and '
                       'the IDs of projects, of the servers on the hosts')
-    groups = gain.group_hosts(hosts.values())
-    left_out = gain.find_misfits(groups, found, ratios)
-    kinds = gain.grow([kind for kind in found if kind not in left_out], growth)
-    vcpus = gain.count_vcpus(kinds)
+    groups = planner.group_hosts(hosts.values())
+    left_out = planner.find_misfits(groups, found, ratios)
+    kinds = planner.grow(
+        [kind for kind in found if kind not in left_out], growth)
+    vcpus = planner.count_vcpus(kinds)
     total = sum(vcpus.values())
-    share = round(100 * vcpus[capacity.HIGH] / (total or 1))
-    answers = _forecast(groups, kinds, share, ratios)
-    shares = list(answers)
-    if parsed_args.html and all(vcpus.values()):
-        shares += _forecast_shares(groups, kinds, total, ratios)
-    shares.sort(key=lambda answer: answer[0])
-    return _show(command, parsed_args, answers, shares, _describe(
-        kinds, left_out, growth, parsed_args.low, len(names)))
+    pinned_percent = round(100 * vcpus[capacity.HIGH] / (total or 1))
+    comparisons = _compare(groups, kinds, pinned_percent, ratios)
+    plotted = list(comparisons)
+    # The share of pinned vCPUs can be changed if there are servers of both
+    # priorities. Only the page shows other shares than the present one.
+    has_both_priorities = all(vcpus.values())
+    if parsed_args.html and has_both_priorities:
+        plotted += _compare_shares(groups, kinds, total, ratios)
+    plotted.sort(key=operator.attrgetter('pinned_percent'))
+    assumption = _describe(
+        kinds, left_out, growth, parsed_args.low, len(names))
+    return _show(command, parsed_args, comparisons, plotted, assumption)
 
 
 def _parse_percent(text):
@@ -136,150 +155,115 @@ def _parse_ratios(parsed_args):
     """Return the ratios to try, a list of Decimal."""
     ratios = []
     for text in parsed_args.ratio or _RATIOS:
+        # A text that is no number is refused as 0 is.
+        ratio = 0
         with contextlib.suppress(ValueError):
             ratio = capacity.parse_ratio(text)
-            if 0 < ratio <= capacity.MOST_RATIO:
-                ratios.append(ratio)
-                continue
-        report.refuse('--ratio', text, 'numbers above 0, up to %d'
-                      % capacity.MOST_RATIO)
+        if not 0 < ratio <= capacity.MOST_RATIO:
+            report.refuse('--ratio', text, 'numbers above 0, up to %d'
+                          % capacity.MOST_RATIO)
+        ratios.append(ratio)
     return ratios
 
 
-def _list_sold(host, ratios):
-    """Return the rows of ``SOLD`` for each division of the CPUs.
+def _list_sold(fit, ratios):
+    """Return the vCPUs that servers can have on a host, the rows of ``SOLD``.
 
-    Each NUMA cell has as many dedicated CPUs.
+    There is a row for each ratio and each number of dedicated CPUs that the
+    NUMA cells can share equally. Mix lets low-priority servers run on the
+    dedicated CPUs too.
 
-    :param host: ``host_fit.HostFit``
+    :param fit: ``host_fit.HostFit``, an empty host whose CPUs are all shared
     :param ratios: list of Decimal
+    :returns: list of tuples with the values of ``SOLD``
     """
     rows = []
-    cpus = len(host.host.report.cpus.shared)
+    cpus = len(fit.host.report.cpus.shared)
     for ratio in ratios:
-        for dedicated in range(0, cpus + 1, len(host.cells)):
+        for dedicated in range(0, cpus + 1, len(fit.cells)):
             shared = cpus - dedicated
             without = capacity.calculate_sellable(
                 dedicated, shared, ratio, mix=False)
             # nova-compute refuses mix unless both CPU sets are given.
+            can_mix = bool(dedicated and shared)
             mixed = capacity.calculate_sellable(
-                dedicated, shared, ratio, bool(dedicated and shared))
+                dedicated, shared, ratio, mix=can_mix)
+            vcpus_per_cpu = round((mixed.high + mixed.low) / cpus, 4)
             rows.append((float(ratio), dedicated, shared, without.low,
-                         mixed.low, round((mixed.high + mixed.low) / cpus, 4)))
+                         mixed.low, vcpus_per_cpu))
     return rows
 
 
-def _forecast(groups, kinds, share, ratios):
-    """Return the ``gain.Answer`` without and with mix for each ratio.
+def _compare(groups, kinds, pinned_percent, ratios):
+    """Return the hosts that are enough without and with mix for each ratio.
 
-    :param share: percent of pinned vCPUs of the servers
-    :returns: list of (share, Answer without mix, Answer with mix)
+    Mix lets low-priority servers run on the dedicated CPUs of a host too.
+
+    :param groups: list of ``first_fit.Group``, each a number of equal hosts
+    :param kinds: list of ``first_fit.Kind``, each a number of equal servers
+    :param pinned_percent: the part of their vCPUs that is pinned
+    :param ratios: list of Decimal
+    :returns: list of ``gain_answers.Comparison``
     """
-    answers = []
+    comparisons = []
     for ratio in ratios:
-        pair = [gain.find_fewest(groups, kinds, gain.Setup(ratio, mix))
-                for mix in (False, True)]
-        answers.append((share, pair[0], pair[1]))
-    return answers
+        without = planner.find_fewest(
+            groups, kinds, planner.Setup(ratio, mix=False))
+        mixed = planner.find_fewest(
+            groups, kinds, planner.Setup(ratio, mix=True))
+        comparisons.append(gain_answers.Comparison(
+            pinned_percent=pinned_percent, without=without, mixed=mixed))
+    return comparisons
 
 
-def _forecast_shares(groups, kinds, vcpus, ratios):
-    """Return the same as :func:`_forecast` for several shares.
+def _compare_shares(groups, kinds, vcpus, ratios):
+    """Return what :func:`_compare` returns for other parts of pinned vCPUs.
 
-    :param vcpus: number of vCPUs of the servers with a priority
+    :param groups: list of ``first_fit.Group``, each a number of equal hosts
+    :param kinds: list of ``first_fit.Kind``, each a number of equal servers;
+        their numbers are changed to reach each part
+    :param vcpus: number of vCPUs of the servers with a priority; 0 if there
+        are no servers
     """
-    answers = []
-    for share in _SHARES:
+    comparisons = []
+    for pinned_percent in _SHARES:
         changed = []
         if vcpus:
-            changed = gain.change_share(kinds, vcpus, share)
-        answers += _forecast(groups, changed, share, ratios)
-    return answers
+            changed = planner.change_share(kinds, vcpus, pinned_percent)
+        comparisons += _compare(groups, changed, pinned_percent, ratios)
+    return comparisons
 
 
-def _show(command, parsed_args, answers, plotted, assumption):
-    """Print answers, and write the page; return the exit status.
+def _show(command, parsed_args, comparisons, plotted, assumption):
+    """Print comparisons, and write the page; return the exit status.
 
-    :param answers: list, as :func:`_forecast` returns it
-    :param plotted: the same for the page
+    :param comparisons: list of ``gain_answers.Comparison``
+    :param plotted: the same for the page, sorted by the part of pinned vCPUs
     :param assumption: the sentences at the end
     """
-    last_line = '%s %s' % (_summarize(answers), assumption)
+    last_line = '%s %s' % (gain_answers.summarize(comparisons), assumption)
+    columns = gain_answers.COLUMNS
     if parsed_args.html:
         from nova_prio.admin.page import gain as gain_page
         from nova_prio.admin.page import render
         page = gain_page.Page(
             title='Hosts with and without mix', lead=[last_line],
-            plots=_make_plots(plotted), columns=COLUMNS,
-            rows=_make_rows(plotted))
+            plots=gain_answers.make_plots(plotted), columns=columns,
+            rows=gain_answers.make_rows(plotted))
         output_file.write(
             '--html', parsed_args.html, render.render_gain(page))
-    command.show(parsed_args, COLUMNS, _make_rows(answers))
+    command.show(parsed_args, columns, gain_answers.make_rows(comparisons))
     return command.end(report.CLEAN, last_line)
-
-
-def _make_rows(answers):
-    """Return the values of ``COLUMNS`` for each answer, a list."""
-    rows = []
-    for share, without, mixed in answers:
-        for answer in without, mixed:
-            dedicated = shared = hosts = least = percent = ''
-            if answer.cpus is not None:
-                dedicated = len(answer.cpus.dedicated)
-                shared = len(answer.cpus.shared)
-            if answer.hosts is not None:
-                hosts, least = answer.hosts, answer.least
-            if answer.hosts and without.hosts:
-                percent = round(100 * answer.hosts / without.hosts)
-            rows.append((
-                share, float(answer.setup.ratio), answer.setup.mix, dedicated,
-                shared, hosts, least, answer.limit, percent))
-    return rows
-
-
-def _make_plots(answers):
-    """Return a ``gain_page.Plot`` for each ratio, a list."""
-    from nova_prio.admin.page import gain as gain_page
-    lines = {}
-    for share, without, mixed in answers:
-        for answer in without, mixed:
-            line = lines.setdefault(answer.setup, [])
-            if answer.hosts is not None:
-                line.append((share, answer.hosts))
-    plots = {}
-    for setup, points in lines.items():
-        name = 'with mix' if setup.mix else 'without mix'
-        plots.setdefault(setup.ratio, []).append(
-            gain_page.Line(name, points))
-    return [gain_page.Plot('Ratio %s' % ratio, of_ratio)
-            for ratio, of_ratio in plots.items()]
-
-
-def _summarize(answers):
-    """Return a sentence about the smallest and the largest saving."""
-    percents = {}
-    for share, without, mixed in answers:
-        if without.hosts and mixed.hosts:
-            percents[mixed.hosts / without.hosts] = share, without, mixed
-    if not percents:
-        return 'No host is needed, or the servers fit on none.'
-    share, without, mixed = percents[min(percents)]
-    text = ('Hosts that are enough with mix: at best %d instead of %d (%d %% '
-            'of the vCPUs pinned, ratio %s)' % (
-                mixed.hosts, without.hosts, share, mixed.setup.ratio))
-    if min(percents) != max(percents):
-        share, without, mixed = percents[max(percents)]
-        text += ', at worst %d instead of %d (%d %% pinned, ratio %s)' % (
-            mixed.hosts, without.hosts, share, mixed.setup.ratio)
-    return text + '.'
 
 
 def _describe(kinds, left_out, growth, low, hosts):
     """Return the sentences about the servers of a cloud.
 
-    :param kinds: list of ``first_fit.Kind``
-    :param left_out: those that some ratio or mix cannot place
-    :param growth: percent
+    :param kinds: list of ``first_fit.Kind``, each a number of equal servers
+    :param left_out: other servers, in the same form: they fit on no empty
+        host, or refuse one with mix, which lets low-priority servers run on
+        its dedicated CPUs
+    :param growth: percent by which the numbers of servers were increased
     :param low: list of the values of --low
     :param hosts: number of hosts
     """

@@ -23,15 +23,18 @@ from nova_prio.model.planner import resources
 #: Keys of --host whose values are sizes, and those whose values are numbers.
 _SIZES = ('memory', 'disk', 'reserved', 'small-pages')
 _NUMBERS = ('cpus', 'cells')
-#: Keys of a size of servers, with the smallest value; the first are required.
+#: Keys of a size of servers, with the smallest value.
 _LEAST = {'vcpus': 1, 'memory_mb': 1, 'share': 0, 'disk_gb': 0}
+_REQUIRED = {'vcpus', 'memory_mb', 'share'}
 _MB, _GB = 1024 ** 2, 1024 ** 3
-#: Memory of a host without the key, which is not used without servers.
+#: Bytes of memory of a host without the key, more than any host has.
 _ANY_MEMORY = 2 ** 60
 
 
 def parse_host(text, required):
     """Return the empty ``host_fit.HostFit`` that --host describes.
+
+    All its CPUs are shared.
 
     :param text: keys and values, such as ``cpus=128,memory=512G``
     :param required: tuple of the keys that must be given
@@ -59,9 +62,13 @@ def parse_host(text, required):
     if given['cpus'] % cells:
         report.refuse('cells of --host', cells,
                       'divisors of cpus, %d' % given['cpus'])
+    # Without servers, the memory is not required, and must not be a limit.
     memory_mb = given.get('memory', _ANY_MEMORY) // _MB
-    small_mb = given.get('small-pages', memory_mb * _MB) // _MB
-    usable_mb = small_mb - given.get('reserved', 0) // _MB
+    # By default, the host has no huge pages.
+    small_pages_mb = memory_mb
+    if 'small-pages' in given:
+        small_pages_mb = given['small-pages'] // _MB
+    usable_mb = small_pages_mb - given.get('reserved', 0) // _MB
     if not 0 < usable_mb <= memory_mb:
         raise exceptions.CommandError(
             '--host leaves %d MB of %d MB for servers without huge pages; '
@@ -88,8 +95,11 @@ def _parse_size(key, value):
 def load_demand(path):
     """Return the servers of a file, once as high and once as low priority.
 
+    The file does not say how many servers have which priority. The caller
+    changes the numbers to try several shares of high priority.
+
     :param path: a YAML file; ``examples/demand`` has examples
-    :returns: list of ``first_fit.Kind``
+    :returns: list of ``first_fit.Kind``, each a number of equal servers
     :raises CommandError: if the file cannot be read, or breaks a rule
     """
     with output_file.report_errors('--demand', path, 'cannot be read'):
@@ -108,7 +118,11 @@ class _BadDemand(ValueError):
 
 
 def _read_demand(found):
-    """Return the servers of a parsed file, a list of ``first_fit.Kind``."""
+    """Return the servers of a parsed file, as :func:`load_demand` does.
+
+    :param found: the content of the file, of any type
+    :returns: list of ``first_fit.Kind``, each a number of equal servers
+    """
     if not isinstance(found, dict) or found.keys() - {'description'} != {
             'servers', 'sizes'}:
         raise _BadDemand('its keys must be servers and sizes, and may be '
@@ -119,23 +133,29 @@ def _read_demand(found):
                          'on' % servers)
     if not isinstance(sizes, list):
         raise _BadDemand('sizes must be a list')
-    shares = [_check_size(size) for size in sizes]
-    if servers and sum(shares) != 100:
+    percents = []
+    for size in sizes:
+        _check_size(size)
+        # A Decimal of the text is exact: 0.1 and 99.9 add up to 100.
+        percents.append(decimal.Decimal(str(size['share'])))
+    if servers and sum(percents) != 100:
         raise _BadDemand('the shares of the sizes add up to %s; they must add '
-                         'up to 100' % sum(shares))
+                         'up to 100' % sum(percents))
     kinds = []
-    for size, share in zip(sizes, shares):
+    for size, percent in zip(sizes, percents):
+        number = round(servers * percent / 100)
+        if not number:
+            continue
+        # load_demand returns each server once with each priority.
         for priority in capacity.PRIORITIES:
-            kinds.append(first_fit.Kind(
-                _make_needs(priority, size),
-                round(servers * share / 100)))
-    return [kind for kind in kinds if kind.number]
+            kinds.append(first_fit.Kind(_make_needs(priority, size), number))
+    return kinds
 
 
 def _check_size(size):
-    """Return the share of a size as a Decimal, or raise _BadDemand."""
-    if not isinstance(size, dict) or not (
-            set(_LEAST) - {'disk_gb'} <= size.keys() <= set(_LEAST)):
+    """Raise _BadDemand if a size of servers breaks a rule of the file."""
+    if (not isinstance(size, dict) or _REQUIRED - size.keys() or
+            size.keys() - _LEAST.keys()):
         raise _BadDemand("a size is '%s'; its keys must be vcpus, memory_mb "
                          'and share, and may be disk_gb' % size)
     for key, value in size.items():
@@ -146,7 +166,6 @@ def _check_size(size):
     if type(share) not in (int, float) or not 0 <= share <= 100:
         raise _BadDemand("share of a size is '%s'; allowed are numbers from 0 "
                          'to 100' % share)
-    return decimal.Decimal(str(share))
 
 
 def _is_whole(value, least):
@@ -157,20 +176,25 @@ def _is_whole(value, least):
 def _make_needs(priority, size):
     """Return the ``resources.Needs`` of a server.
 
-    :param size: dict, as in the file
+    :param priority: high, all vCPUs are pinned, or low, none is
+    :param size: dict, key of a size in the file -> number
     """
-    dedicated, shared = 0, size['vcpus']
-    if priority == capacity.HIGH:
-        dedicated, shared = shared, 0
-    demand = capacity.Demand(priority, dedicated=dedicated, shared=shared)
+    vcpus, memory_mb = size['vcpus'], size['memory_mb']
+    is_pinned = priority == capacity.HIGH
+    dedicated = vcpus if is_pinned else 0
+    demand = capacity.Demand(
+        priority, dedicated=dedicated, shared=vcpus - dedicated)
+    # The vCPUs count against several limits of a host, the rows.
     rows = capacity.calculate_needed_rows(demand)
     cells = ()
-    if dedicated:
-        # As Nova places a pinned server without hw:numa_nodes.
-        cells = (resources.GuestCell(rows, size['memory_mb']),)
+    if is_pinned:
+        # Without hw:numa_nodes, Nova gives a pinned server one NUMA node.
+        cells = (resources.GuestCell(rows, memory_mb),)
+    # All memory is in one part, which asks for no page size.
+    memory_parts = ((None, memory_mb),)
     request = admission.Request(
-        demand=demand, priority=priority, needed_rows=rows,
-        vcpus=size['vcpus'], memory_mb=size['memory_mb'],
-        memory_parts=((None, size['memory_mb']),), wants_whole_cores=False)
+        demand=demand, priority=priority, needed_rows=rows, vcpus=vcpus,
+        memory_mb=memory_mb, memory_parts=memory_parts,
+        wants_whole_cores=False)
     return resources.Needs(
         request, disk_gb=size.get('disk_gb', 0), cells=cells)

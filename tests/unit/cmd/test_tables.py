@@ -17,7 +17,7 @@ from nova_prio.cmd import audit
 from nova_prio.cmd import capacity
 from nova_prio.cmd import capacity_gain
 from nova_prio.cmd import explain
-from nova_prio.cmd import gain_forecast
+from nova_prio.cmd import gain_answers
 from nova_prio.cmd import host_disable
 from nova_prio.cmd import host_plan
 from nova_prio.cmd import main
@@ -40,12 +40,12 @@ ROWS = {
         finding.Finding('wrong_allocation', UUID, AMOUNTS, AMOUNTS, AMOUNTS,
                         AMOUNTS, host=HOST), 'to be fixed', SENTENCE)),
     'capacity show': (
-        ['Aggregate', 'Hosts', *capacity.ROWS, 'Units'],
+        ['Aggregate', 'Hosts', *capacity.TABLE, 'Units'],
         [HOST, 1000, *[capacity._format_row(ROW)] * 3, 1000]),
     'capacity gain': (
         [*capacity_gain.COLUMNS, *capacity_gain.UNITS, capacity_gain.NOTE],
         [HOST, True, *[1000] * 6, 'CPUs, memory', SENTENCE]),
-    'capacity gain --what-if': (gain_forecast.COLUMNS, [
+    'capacity gain --what-if': (gain_answers.COLUMNS, [
         100, 1000.0, False, 4096, 4096, 10000, 10000, 'CPUs', 100]),
     'explain': (explain.COLUMNS, [
         HOST, answers.PRIORITY_FILTER, SENTENCE, 12, -1234.5]),
