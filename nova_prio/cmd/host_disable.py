@@ -49,7 +49,10 @@ class Disable(report.Report):
         return parser
 
     def act(self, context, parsed_args):
-        """List the instances, or the hosts; return the exit status."""
+        """Disable hosts, wait for instances to leave, and restore settings.
+
+        :returns: exit status
+        """
         hosts = host_selection.select_hosts(self.app, context, parsed_args)
         host_selection.check_plan(parsed_args)
         changes.confirm(
@@ -64,7 +67,10 @@ class Disable(report.Report):
             interrupted)
 
     def _remove(self, parsed_args, placement, interrupted, context, host):
-        """Do all steps on a host, list the instances of a single one.
+        """Remove co-location from a host: disable it, wait, restore it.
+
+        If the command is for a single host, list the instances that must leave
+        the host.
 
         :param interrupted: threading.Event that ends the wait
         :returns: HostResult
@@ -77,6 +83,8 @@ class Disable(report.Report):
             context=context, client=placement, name=host,
             plan=host_selection.load_plan(parsed_args, host),
             log_change=functools.partial(changes.log_change, self.app))
+        # Read the host and, if it may be changed, disable it for priority
+        # instances first.
         removal.refresh(must_disable=not parsed_args.dry_run)
         must_wait = removal.remaining and not parsed_args.dry_run
         if is_one_host:
@@ -101,12 +109,13 @@ def _find_destinations(context, placement, remaining):
     :param remaining: list of ``remaining.RemainingInstance``
     :returns: dict, UUID -> name of a host
     """
-    from nova_prio.admin.host import remaining as reasons
+    from nova_prio.admin.host import remaining as remaining_instances
     from nova_prio.admin.moves import verdicts
-    # Nova cannot migrate an instance that is being created, or whose resize
-    # is not confirmed.
-    movable = [each for each in remaining
-               if each.reason in (reasons.LOW, reasons.PINNED_OUTSIDE)]
+    # Instances with low priority, or with pins outside of the dedicated CPUs
+    # of the time before the plan. Nova cannot migrate the others: they are
+    # being created, their resize is not confirmed, or they are unknown.
+    reasons = remaining_instances.LOW, remaining_instances.PINNED_OUTSIDE
+    movable = [each for each in remaining if each.reason in reasons]
     # More instances fit if the largest come first.
     movable.sort(key=operator.attrgetter('instance.vcpus'), reverse=True)
     return verdicts.Verdicts(context, placement).place_all(
@@ -116,7 +125,10 @@ def _find_destinations(context, placement, remaining):
 def _wait(app, removal, timeout_seconds, interrupted, shows_progress):
     """Wait until no instance remains, an interrupt, or the timeout.
 
-    :param interrupted: threading.Event that ends the wait
+    :param interrupted: threading.Event that ends the wait. If several hosts
+        are worked on, in threads, the main thread sets it after Ctrl-C. For a
+        single host, this runs in the main thread, where Ctrl-C raises
+        KeyboardInterrupt.
     """
     # None shows the progress on a terminal only.
     disable = None if shows_progress else True
@@ -152,6 +164,8 @@ def _end(removal, dry_run):
             text += ' Its nova-compute is down: start it first.'
         return host_selection.HostResult(
             MUST_LEAVE, remaining, next_step=text, status=report.FOUND)
+    # A nova-compute that still runs with the options of the plan would report
+    # the traits again.
     if not removal.has_planned_options:
         return _restore(removal, dry_run)
     step = 'run this command without --dry-run.'
@@ -197,8 +211,11 @@ def _restore(removal, dry_run):
     if removal.plan is None:
         # The ratios are the defaults.
         text += '; use --plan to restore the old ones'
-    # If the host still runs our driver, it ran it before the plan, too.
-    if removal.state.allows_priority and not removal.state.has_our_driver:
+    # A restored host that runs our driver did so before the plan, too. It was
+    # in the aggregate for priority instances then, and stays there.
+    is_left_in_aggregate = (removal.state.allows_priority and
+                            not removal.state.has_our_driver)
+    if is_left_in_aggregate:
         text += ('. Remove it from the host aggregate for priority '
                  'instances.')
     else:
@@ -243,7 +260,7 @@ class Enable(report.Report):
 
 
 def _enable(app, dry_run, placement, context, host):
-    """Enable a host; return its HostResult."""
+    """Enable a host for priority instances; return its HostResult."""
     from nova_prio.admin.host import removal
     from nova_prio.admin.host import state
     view = state.read_state(context, placement, host)
@@ -256,7 +273,10 @@ def _enable(app, dry_run, placement, context, host):
         text = ('Nothing was changed. This command would enable %s for '
                 'priority instances.' % host)
         return host_selection.HostResult(DRY_RUN, instances, next_step=text)
-    if removal.set_disabled(context, placement, view, is_disabled=False):
+    # The traits of the host in Placement say whether it is disabled.
+    is_changed = removal.set_disabled(
+        context, placement, view, is_disabled=False)
+    if is_changed:
         changes.log_change(
             app, 'Host %s: enabled for priority instances.', host)
     if not view.is_up:

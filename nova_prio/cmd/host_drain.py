@@ -64,7 +64,8 @@ class Drain(report.Report):
             type=host_command.parse_number,
             help='run at most N moves at once (default: %(default)s)')
         parser.add_argument(
-            '--allow', action='append', default=[], choices=fleet.WAYS[1:],
+            '--allow', action='append', default=[],
+            choices=(fleet.COLD, fleet.SHELVE),
             help='if an instance fits nowhere else: "cold" also cold-migrates '
             'running instances, which restarts the guest; "shelve" shelves '
             'instances, which ends the guest (repeat option to allow both)')
@@ -85,14 +86,15 @@ class Drain(report.Report):
             hosts=list(dict.fromkeys(parsed_args.hosts)),
             allowed=frozenset(parsed_args.allow), within=parsed_args.within)
         if parsed_args.aggregate:
-            status, last_line = _choose_batch(
-                self.app, context, parsed_args, drain)
-            if not drain.hosts:
+            ending = _choose_batch(self.app, context, parsed_args, drain)
+            if ending is not None:
+                status, last_line = ending
                 self.show(parsed_args, drain_rows.COLUMNS, [], 'Instance')
                 return self.end(status, last_line)
         else:
             drain.refresh()
         report.warn_of_silent_cells(self.app, drain.cloud.silent_cells)
+        # With --aggregate, _choose_batch has checked the room on other hosts.
         if not parsed_args.aggregate:
             for warning in batch.list_warnings(drain):
                 self.app.LOG.warning('%s', warning)
@@ -140,9 +142,8 @@ def _check_arguments(parsed_args):
 def _choose_batch(app, context, parsed_args, drain):
     """Read the cloud, and let a drain select the next hosts of an aggregate.
 
-    :param drain: ``drain.Drain``, which selects no hosts if none can be
-        drained
-    :returns: (exit status, last line), if there are no hosts
+    :param drain: ``drain.Drain``
+    :returns: None if hosts are selected, else (exit status, last line)
     """
     from nova_prio.admin import host_inventory
     from nova_prio.admin.moves import batch
@@ -153,9 +154,13 @@ def _choose_batch(app, context, parsed_args, drain):
     if not members:
         report.refuse('--aggregate', aggregate,
                       'names of host aggregates with hosts')
-    begun = {name for name, service in host_inventory.read_services(
-        context).items() if service.disabled_reason == services.REASON}
-    not_returned = sorted(begun.intersection(members, done))
+    # Disabled by "host drain", and not enabled by "host return" since.
+    begun = set()
+    for name, service in host_inventory.read_services(context).items():
+        if service.disabled_reason == services.REASON:
+            begun.add(name)
+    not_returned = sorted(
+        name for name in begun if name in members and name in done)
     remedy = ''
     if not_returned:
         remedy = ('Drained hosts that are not returned: %s. First run '
@@ -167,12 +172,15 @@ def _choose_batch(app, context, parsed_args, drain):
         if remedy:
             return report.FOUND, '%s. %s' % (all_done, remedy)
         return report.CLEAN, all_done + ': there is nothing to do.'
+    # Select the hosts in drain. The problem is why they are not more.
     problem = batch.choose_batch(
         drain, aggregate, done, begun, parsed_args.batch)
-    if drain.hosts and problem:
-        app.LOG.warning(
-            'Hosts that are drained now: %d. More are not drained, for this '
-            'reason: %s', len(drain.hosts), problem)
+    if drain.hosts:
+        if problem:
+            app.LOG.warning(
+                'Hosts that are drained now: %d. More are not drained, for '
+                'this reason: %s', len(drain.hosts), problem)
+        return None
     return report.FOUND, (
         'Nothing was changed: no host of aggregate %s can be drained now. '
         '%s%s' % (aggregate, remedy, problem))
@@ -181,6 +189,7 @@ def _choose_batch(app, context, parsed_args, drain):
 def _move(app, parsed_args, drain, end):
     """Show the plan, ask, and drain the hosts.
 
+    :param end: time of ``time.monotonic`` after which no move starts
     :returns: why instances are left, a sentence and a space, or ''
     """
     from nova_prio.admin.moves import drain_rows
@@ -190,15 +199,16 @@ def _move(app, parsed_args, drain, end):
         columns, named_rows = report.place_names(
             drain_rows.COLUMNS, rows, 'Instance')
         app.stderr.write(tables.format_table(columns, named_rows) + '\n')
-    left = sum(row.state == drain_rows.LEFT for row in rows)
+    staying = sum(row.state == drain_rows.LEFT for row in rows)
     exception = ''
-    if left:
-        exception = ' except the %d that cannot leave now' % left
+    if staying:
+        exception = ' except the %d that cannot leave now' % staying
     changes.confirm(
         app, parsed_args, 'Disable the nova-compute services of %s, and move '
         'these instances%s?' % (', '.join(drain.hosts), exception))
     if parsed_args.done:
-        _append_done(parsed_args.done, [])
+        # If the file cannot be written, say so before the first move.
+        _append_done(parsed_args.done, hosts=[])
     nova = nova_api.connect(parsed_args)
     for host in drain.hosts:
         service = services.read_service(nova, host)
@@ -220,6 +230,7 @@ def _move(app, parsed_args, drain, end):
 def _run(app, drain, nova, end, concurrency):
     """Move the instances; an interrupt ends this.
 
+    :param end: time of ``time.monotonic`` after which no move starts
     :returns: why instances are left, a sentence, or ''
     """
     from nova_prio.admin.moves import drain_run
@@ -228,10 +239,10 @@ def _run(app, drain, nova, end, concurrency):
     with tqdm.tqdm(total=len(drain.list_guests()), unit=' instances',
                    desc='have left', leave=False, disable=None) as progress:
         def observe(sentence, has_left):
-            """Log a change, and show the progress."""
+            """Log a change; has_left is whether one more has left."""
             with tqdm.tqdm.external_write_mode(file=sys.stderr):
                 changes.log_change(app, '%s', sentence)
-            progress.update(has_left)
+            progress.update(int(has_left))
 
         try:
             return drain_run.DrainRun(

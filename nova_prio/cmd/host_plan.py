@@ -3,22 +3,19 @@
 """The command ``nova-prio host plan``."""
 
 import argparse
-import contextlib
-import decimal
 import functools
 import io
 import os
-import re
 import textwrap
 
 from osc_lib import exceptions
 
 from nova_prio.cmd import controller
+from nova_prio.cmd import cpu_options
 from nova_prio.cmd import host_selection
 from nova_prio.cmd import output_file
 from nova_prio.cmd import report
 from nova_prio.cmd import tables
-from nova_prio.model import capacity
 from nova_prio_host import command as host_command
 
 
@@ -59,8 +56,11 @@ class Plan(report.Report):
         return parser
 
     def act(self, context, parsed_args):
-        """List the plan, or the hosts; return the exit status."""
-        planned_cpus = _parse_cpus(parsed_args)
+        """List the plan of one host, or write the plans of several.
+
+        :returns: exit status
+        """
+        planned_cpus = cpu_options.parse_cpus(parsed_args)
         hosts = host_selection.select_hosts(self.app, context, parsed_args)
         directory = parsed_args.output_dir
         placement = None
@@ -87,7 +87,7 @@ class Plan(report.Report):
         host = parsed_args.hosts[0]
         rows, names = _read_rows(
             placement, context, host, planned_cpus, must_know_cpus=False)
-        result = _add_steps(rows, host, planned_cpus)
+        result = _append_steps(rows, host, planned_cpus)
         if tables.is_for_reading(parsed_args):
             # For reading, sentences are a list below the table.
             others, remedies, steps = [], [], []
@@ -95,13 +95,15 @@ class Plan(report.Report):
                 if row.part == plan_format.STEP:
                     steps.append(('%s. ' % row.name, row.remedy))
                     continue
+                # A row about an instance has its UUID as its name.
                 name = report.add_name(row.name, names.get(row.name))
                 others.append(row._replace(name=name))
                 if row.remedy:
                     remedies.append(
                         ('* %s %s: ' % (row.part, name), row.remedy))
             columns, shown = _format_rows(others, names)
-            self.show(parsed_args, columns[:4], [row[:4] for row in shown])
+            # Leave out the last columns: the remedy and the instance name.
+            self.show(parsed_args, columns[:-2], [row[:-2] for row in shown])
             self._list('Remedies', remedies)
             self._list('Steps', steps)
         else:
@@ -131,18 +133,20 @@ class Plan(report.Report):
             return _check_saved_plan(path, host, planned_cpus)
         rows, names = _read_rows(
             placement, context, host, planned_cpus, must_know_cpus=True)
-        result = _add_steps(rows, host, planned_cpus)
+        result = _append_steps(rows, host, planned_cpus)
         if result.status == report.CLEAN:
             columns, shown = _format_rows(rows, names)
             text = io.StringIO()
-            self._formatter_plugins['json'].obj.emit_list(
+            # cliff's formatter of -f json, with its default options.
+            formatter = self._formatter_plugins['json'].obj
+            formatter.emit_list(
                 columns, shown, text, argparse.Namespace(noindent=False))
             output_file.write('--output-dir', path, text.getvalue())
         return result
 
 
-def _add_steps(rows, host, planned_cpus):
-    """Add the steps and the verdict to a plan.
+def _append_steps(rows, host, planned_cpus):
+    """Append the steps of the operator, and whether the host is ready.
 
     :param rows: list of PlanRow, which this extends
     :returns: HostResult with the number of problems and the first step
@@ -151,9 +155,11 @@ def _add_steps(rows, host, planned_cpus):
     problems = sum(row.is_blocking for row in rows)
     steps = plan.list_steps(host, planned_cpus, rows)
     rows += steps
+    first_step, readiness = steps[0], steps[-1]
     status = report.FOUND if problems else report.CLEAN
     return host_selection.HostResult(
-        steps[-1].planned, problems, next_step=steps[0].remedy, status=status)
+        state=readiness.planned, amount=problems,
+        next_step=first_step.remedy, status=status)
 
 
 def _read_rows(placement, context, host, planned_cpus, must_know_cpus):
@@ -171,21 +177,23 @@ def _read_rows(placement, context, host, planned_cpus, must_know_cpus):
     conf = controller.get_conf()
     rows, names = [], {}
     is_this_host = conf.host == host
+    # Without the databases, only the guests of this host can be read.
     if not placement:
         report.check_is_this_host(host)
-    guests_by_uuid = None
+    guest_host = guests = guests_by_uuid = None
     if is_this_host:
         guest_host, guests = controller.read_guests(conf)
         guests_by_uuid = {guest.uuid: guest for guest in guests}
         existing = set()
-        for cell in guest_host.cells:
-            existing |= cell
-        _check_cpus_exist(existing, planned_cpus)
+        for cell_cpus in guest_host.cells:
+            existing |= cell_cpus
+        cpu_options.check_cpus_exist(existing, planned_cpus)
     if placement:
         view = state.read_state(context, placement, host)
         names = view.names
         if must_know_cpus and not is_this_host:
-            _check_cpus_exist(state.find_existing_cpus(view), planned_cpus)
+            cpu_options.check_cpus_exist(
+                state.find_existing_cpus(view), planned_cpus)
         rows += plan.make_plan(view, planned_cpus, guests_by_uuid)
     else:
         rows += local_checks.check_guests(guest_host, guests, planned_cpus)
@@ -237,61 +245,3 @@ def _check_saved_plan(path, host, planned_cpus):
         plan_format.NOT_READY, status=report.FOUND,
         next_step='%s is a plan of a host that was not ready: delete the '
         'file, and run this command again.' % path)
-
-
-def _parse_cpus(parsed_args):
-    """Return the planned ``capacity.HostCPUs``, or raise CommandError."""
-    from nova.virt import hardware
-    cpus = capacity.HostCPUs(
-        dedicated=_parse_cpu_set('--dedicated', parsed_args.dedicated),
-        shared=_parse_cpu_set('--shared', parsed_args.shared),
-        ratio=report.get_number(
-            parsed_args, 'ratio', decimal.Decimal('0.0001'),
-            capacity.MOST_RATIO, capacity.parse_ratio),
-        mix=parsed_args.mix)
-    both = cpus.dedicated & cpus.shared
-    problem = None
-    if both:
-        problem = ('--dedicated and --shared both hold CPUs %s; a CPU must be '
-                   'in one of the two.' % hardware.format_cpu_spec(both))
-    elif cpus.mix and not (cpus.dedicated and cpus.shared):
-        problem = ('Mix needs --dedicated and --shared; give both, or '
-                   '--no-mix.')
-    elif not (cpus.dedicated or cpus.shared):
-        problem = ('Neither --dedicated nor --shared is given; give one or '
-                   'both.')
-    elif cpus.mix and cpus.sellable.low < 1:
-        problem = ('--ratio is %s, which leaves no sellable low-priority '
-                   'vCPU; use a larger ratio, or more CPUs for --shared.'
-                   % cpus.ratio)
-    if problem:
-        raise exceptions.CommandError(problem)
-    return cpus
-
-
-def _parse_cpu_set(option, text):
-    """Return the CPU numbers of an option, or raise CommandError."""
-    from nova import exception
-    from nova.virt import hardware
-    with contextlib.suppress(exception.Invalid, ValueError):
-        # Check the numbers first: Nova expands even a huge range.
-        if all(int(number) < capacity.MOST_CPUS
-               for number in re.findall('[0-9]+', text)):
-            return frozenset(hardware.parse_cpu_spec(text))
-    report.refuse(option, text, 'CPU numbers below %d, such as 0-3,8'
-                  % capacity.MOST_CPUS)
-
-
-def _check_cpus_exist(existing, planned_cpus):
-    """Raise CommandError for planned CPUs that a host does not have.
-
-    :param existing: numbers of the CPUs, none if they are unknown
-    """
-    from nova.virt import hardware
-    unknown = (planned_cpus.dedicated | planned_cpus.shared) - existing
-    # On some platforms, libvirt lists no NUMA cells.
-    if existing and unknown:
-        raise exceptions.CommandError(
-            '--dedicated or --shared holds CPUs %s; allowed are the CPUs of '
-            'the host: %s.' % (hardware.format_cpu_spec(unknown),
-                               hardware.format_cpu_spec(existing)))

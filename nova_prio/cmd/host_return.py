@@ -35,11 +35,15 @@ class Return(report.Report):
         return parser
 
     def act(self, context, parsed_args):
-        """List the differences, and enable; return the exit status."""
+        """List the differences, and enable the hosts without differences.
+
+        :returns: exit status
+        """
         from nova_prio.admin.host import readiness
         from nova_prio.admin.host import verify
         from nova_prio.admin.moves import services as nova_services
         nova = nova_api.connect(parsed_args)
+        # Name of a host -> its service nova-compute
         services = {host: nova_services.read_service(nova, host)
                     for host in parsed_args.hosts}
         for host, service in services.items():
@@ -50,25 +54,27 @@ class Return(report.Report):
                     "reason '%s'; allowed are hosts that \"host drain\" has "
                     'disabled. Settle the reason, then give --force.'
                     % (host, service.reason))
+        # The hosts whose nova-compute has written no heartbeat.
         silent = readiness.wait_for_heartbeats(context, services)
         placement = controller.make_placement_client()
         rows, states, differing = [], set(), []
         for host in services:
+            is_silent = host in silent
             lines = readiness.find_differences(
-                context, placement, host, host in silent)
+                context, placement, host, is_silent)
             for line in lines:
                 rows.append([host] + report.format_line(line))
                 states.add(line.state)
             if lines:
                 differing.append(host)
         self.show(parsed_args, ('Host',) + verify.COLUMNS, rows)
-        ready = [host for host, service in services.items()
-                 if host not in differing and not service.is_enabled]
-        if ready and not parsed_args.dry_run:
+        to_enable = [host for host, service in services.items()
+                     if host not in differing and not service.is_enabled]
+        if to_enable and not parsed_args.dry_run:
             changes.confirm(
                 self.app, parsed_args, 'Enable the nova-compute services of '
-                '%s?' % ', '.join(ready))
-            for host in ready:
+                '%s?' % ', '.join(to_enable))
+            for host in to_enable:
                 nova_services.enable(nova, services[host])
                 changes.log_change(
                     self.app, 'Host %s: enabled nova-compute.', host)
@@ -79,10 +85,10 @@ class Return(report.Report):
             return self.end(status, (
                 'Not all values agree on %s: correct them from the top, and '
                 'run this command again.' % ', '.join(differing)))
-        if ready and parsed_args.dry_run:
+        if to_enable and parsed_args.dry_run:
             return self.end(report.CLEAN, (
                 'Nothing was changed. All values agree: run this command '
-                'without --dry-run to enable %s.' % ', '.join(ready)))
+                'without --dry-run to enable %s.' % ', '.join(to_enable)))
         return self.end(report.CLEAN, (
             'All values agree, and %s can take instances.'
             % ', '.join(services)))

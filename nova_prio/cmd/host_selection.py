@@ -112,6 +112,7 @@ def select_hosts(app, context, parsed_args):
     from nova import objects
 
     from nova_prio.admin import host_inventory
+    # Each argument that may name hosts, and its value.
     arguments = {'HOST': parsed_args.hosts,
                  '--aggregate': parsed_args.aggregate,
                  '--all': parsed_args.all}
@@ -187,8 +188,8 @@ def run_on_hosts(app, hosts, act, concurrency=1, interrupted=None):
 
     :param app: the ``main.NovaPrio`` of the command
     :param hosts: names of the hosts
-    :param act: function of a RequestContext and of the name of a host that
-        returns a HostResult
+    :param act: function of a nova.context.RequestContext and the name of a
+        host that returns a HostResult
     :param concurrency: maximum number of hosts at once
     :param interrupted: threading.Event that is set after Ctrl-C. If ``act``
         waits, it must end the wait then. None if ``act`` does not wait.
@@ -209,7 +210,8 @@ def run_on_hosts(app, hosts, act, concurrency=1, interrupted=None):
                                disable=None):
                 pass
         except KeyboardInterrupt:
-            # A task that ends between the two must not begin another one.
+            # Cancel the waiting tasks before the running ones are told to end:
+            # a thread whose task ends begins the next waiting task.
             executor.shutdown(wait=False, cancel_futures=True)
             if interrupted:
                 interrupted.set()
@@ -217,18 +219,21 @@ def run_on_hosts(app, hosts, act, concurrency=1, interrupted=None):
 
 
 def summarize(results):
-    """Return the exit status and the last line.
+    """Return the exit status and the last line for the results of hosts.
 
     :param results: iterable of HostResult
+    :returns: (exit status, sentences)
     """
     counts = collections.Counter()
     statuses = set()
     for result in results:
         counts[result.state] += 1
         statuses.add(result.status)
-    states = ', '.join('%s: %d' % item for item in sorted(counts.items()))
+    states = ', '.join('%s: %d' % (state, count)
+                       for state, count in sorted(counts.items()))
     line = 'Hosts: %d (%s). Follow the column "Next"' % (
         counts.total(), states)
+    # The worst status first.
     for status in report.FAILED, report.FOUND:
         if status in statuses:
             return status, line + ', and run this command again.'

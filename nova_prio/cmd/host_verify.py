@@ -29,13 +29,16 @@ class Verify(report.Report):
         return parser
 
     def act(self, context, parsed_args):
-        """List the values, or the hosts; return the exit status."""
+        """List the values of one host, or a line for each of several.
+
+        :returns: exit status
+        """
         hosts = host_selection.select_hosts(self.app, context, parsed_args)
         host_selection.check_plan(parsed_args)
+        verify = functools.partial(
+            self._verify, parsed_args, controller.make_placement_client())
         return host_selection.act_on_hosts(
-            self, context, parsed_args, hosts, functools.partial(
-                self._verify, parsed_args,
-                controller.make_placement_client()))
+            self, context, parsed_args, hosts, verify)
 
     def _verify(self, parsed_args, placement, context, host):
         """Return the HostResult of a host; list the values of a single one."""
@@ -50,28 +53,30 @@ class Verify(report.Report):
             columns = verify.COLUMNS + (report.INSTANCE_NAME, )
             rows = [report.format_line(line) + [
                 view.names.get(line.consumer, '')] for line in lines]
-            self.show(parsed_args, columns, rows, 'Item')
+            # The UUIDs of instances are in the column "Item".
+            self.show(parsed_args, columns, rows, uuid_column='Item')
         different = [line for line in lines if line.state != verify.OK]
-        for state, status, advice in (
-                (verify.UNREAD, report.FAILED, 'Not all could be checked: '
-                 'correct the rows of state "unread", and run this command '
-                 'again.'),
-                (verify.DIFFERS, report.FOUND, 'Not all values agree: correct '
-                 'the rows of state "differs" from the top, and run this '
-                 'command again.')):
-            remedies = [line.remedy for line in different
-                        if line.state == state]
-            if remedies:
-                if not is_one_host:
-                    advice = remedies[0]
-                return host_selection.HostResult(
-                    state, len(different), next_step=advice, status=status)
+        if not different:
+            return host_selection.HostResult(
+                verify.OK, 0, next_step=_format_agreement(host, is_one_host))
+        state, status = verify.DIFFERS, report.FOUND
+        next_step = ('Not all values agree: correct the rows of state '
+                     '"differs" from the top, and run this command again.')
+        # A line that could not be read is worse than one that differs.
+        if any(line.state == verify.UNREAD for line in different):
+            state, status = verify.UNREAD, report.FAILED
+            next_step = ('Not all could be checked: correct the rows of state '
+                         '"unread", and run this command again.')
+        if not is_one_host:
+            # The lines are not shown: give the first remedy.
+            next_step = next(
+                line.remedy for line in different if line.state == state)
         return host_selection.HostResult(
-            verify.OK, 0, next_step=_format_agreement(host, is_one_host))
+            state, amount=len(different), next_step=next_step, status=status)
 
 
 def _format_agreement(host, is_one_host):
-    """Return the last line, or the next step, if all values agree."""
+    """Return the next step for a host if all values agree, as sentences."""
     are_guests_read = (controller.get_conf().host == host and
                        controller.is_compute())
     if is_one_host:
