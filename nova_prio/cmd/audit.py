@@ -45,7 +45,12 @@ class Audit(report.Report):
     """
 
     def get_parser(self, prog_name):
-        """Return the parser of the command line."""
+        """Return the parser of the command line.
+
+        The amounts that --all lists are what the instances of a host need,
+        their allocations in Placement, the vCPUs that nova-compute reports,
+        and the vCPUs of the running guests.
+        """
         parser = super().get_parser(prog_name)
         changes.add_options(
             parser, 'with --fix: show the repairs and change nothing')
@@ -64,7 +69,10 @@ class Audit(report.Report):
         return parser
 
     def act(self, context, parsed_args):
-        """List and repair the findings; return the exit status."""
+        """List the findings, and repair them if --fix is given.
+
+        :returns: exit status
+        """
         if parsed_args.dry_run and not parsed_args.fix:
             raise exceptions.CommandError(
                 '--dry-run is given without --fix; add --fix, because without '
@@ -91,8 +99,11 @@ class Audit(report.Report):
 
 
 def _audit_guests(parsed_args):
-    """Yield the rows of this compute host, without Nova's databases."""
-    from nova_prio.admin.audit import finding as kinds
+    """Yield the rows of this compute host, without Nova's databases.
+
+    :returns: iterator of tuples with the values of ``COLUMNS``
+    """
+    from nova_prio.admin.audit import finding as audit_finding
     from nova_prio.admin.audit import guests
     conf = controller.get_conf()
     if not controller.is_compute():
@@ -108,16 +119,25 @@ def _audit_guests(parsed_args):
     for name in parsed_args.host or ():
         report.check_is_this_host(name)
     guest_host, running = controller.read_guests(conf)
-    findings = kinds.set_host(conf.host, guests.check(guest_host, running))
+    # A list of the findings, with the name of the host in each.
+    findings = audit_finding.set_host(
+        conf.host, guests.check(guest_host, running))
+    # Without the databases, the last column, the instance name, is unknown.
     for finding in findings:
         yield _make_row(finding, 'found') + ('',)
     if parsed_args.all and not findings:
-        yield (conf.host, '', '', '', '', '',
-               guests.summarize(guest_host, running), 'ok', '', '')
+        # No finding, but a row with the CPUs of the guests.
+        totals = audit_finding.Finding(
+            kind='', host=conf.host,
+            libvirt=guests.summarize(guest_host, running))
+        yield _make_row(totals, 'ok') + ('',)
 
 
 def _audit_cloud(app, context, parsed_args):
-    """Yield the rows of the hosts of the cloud."""
+    """Yield the rows of the hosts of the cloud.
+
+    :returns: iterator of tuples with the values of ``COLUMNS``
+    """
     from nova import objects
     names = parsed_args.host
     total = len(names or objects.HostMappingList.get_all(context))
@@ -138,11 +158,17 @@ def _audit_cloud(app, context, parsed_args):
                 disable=None):
             for finding in findings:
                 row = _repair_if_asked(app, audit, view, finding, parsed_args)
-                name = view.names.get(finding.consumer, '') if view else ''
-                yield row + (name,)
+                instance_name = ''
+                if view:
+                    instance_name = view.names.get(finding.consumer, '')
+                yield row + (instance_name,)
+            # The host or its cell could not be read: there are no totals.
             if not view:
                 continue
+            # The state of the totals of the host. Its findings have their own
+            # states, so the totals then have none.
             state = '' if findings else 'ok'
+            # Instances that are being changed or moved were not checked.
             if view.has_tasks_or_moves:
                 busy_hosts.append(view.name)
                 state = 'in motion'
@@ -163,11 +189,11 @@ def _repair_if_asked(app, audit, view, finding, parsed_args):
     The row is that of :func:`_make_row`.
 
     :param audit: ``run.CloudAudit``
-    :param view: HostView of the host
+    :param view: HostView of the host, None if it cannot be read
     """
-    from nova_prio.admin.audit import finding as kinds
+    from nova_prio.admin.audit import finding as audit_finding
     from nova_prio.placement import allocations
-    if finding.kind == kinds.UNREAD:
+    if finding.kind == audit_finding.UNREAD:
         return _make_row(finding, 'failed')
     if finding.repair is None or not parsed_args.fix:
         return _make_row(finding, 'found')
@@ -188,6 +214,7 @@ def _make_row(finding, state, remedy=None):
     """Return the row of a Finding, without the name of an instance.
 
     :param remedy: None for that of the finding
+    :returns: tuple with the values of all ``COLUMNS`` but the last one
     """
     if remedy is None:
         remedy = finding.remedy

@@ -38,6 +38,7 @@ def configure_nova(parsed_args):
 
         from nova_prio.admin import host_inventory
     from nova_prio.compat import hooks
+    # Check that the installed Nova has all names that the commands rely on.
     mismatches = contract.find_mismatches(interfaces.COMMANDS)
     if mismatches:
         raise exceptions.CommandError(

@@ -58,27 +58,31 @@ class Explain(report.Report):
             spec = _make_request(context, parsed_args)
         else:
             spec = self._read_request(context, parsed_args.server)
-        of_cloud = judge.Judge(context, controller.make_placement_client())
-        hosts = of_cloud.answer(spec)
-        report.warn_of_silent_cells(self.app, of_cloud.hosts.silent_cells)
+        # This asks Placement, and runs Nova's filters on all hosts.
+        scheduler = judge.Judge(context, controller.make_placement_client())
+        answers = scheduler.answer(spec)
+        silent_cells = scheduler.hosts.silent_cells
+        report.warn_of_silent_cells(self.app, silent_cells)
         wanted = set(parsed_args.host or ())
         shown, unknown = [], set(wanted)
-        for each in hosts:
-            # The name of a host stands for all its nodes.
-            names = {each.host, each.host.partition(':')[0]}
+        for each in answers:
+            # If a host has several nodes, ``each.host`` is "host:node". --host
+            # may name the node so, or the host, which stands for all nodes.
+            host_name = each.host.partition(':')[0]
+            names = {each.host, host_name}
             unknown -= names
             if not wanted or wanted & names:
                 shown.append(each)
         if unknown:
             allowed = 'names of compute hosts'
-            if of_cloud.hosts.silent_cells:
+            if silent_cells:
                 allowed += ' in cells that answer'
             report.refuse('--host', min(unknown), allowed)
         self.show(parsed_args, COLUMNS, [
             (each.host, each.result, each.reason,
              OptionalColumn(each.rank), OptionalColumn(each.weight))
             for each in shown])
-        status, text = _conclude(shown, of_cloud.list_doubts())
+        status, text = _conclude(shown, scheduler.list_doubts())
         weighers = controller.get_conf().filter_scheduler.weight_classes
         return self.end(status, (
             '%s Not evaluated: the weighers of %s except PriorityWeighter; '
@@ -86,7 +90,10 @@ class Explain(report.Report):
             % (text, ', '.join(weighers))))
 
     def _read_request(self, context, uuid):
-        """Return the nova.objects.RequestSpec of a server; log its state."""
+        """Return the nova.objects.RequestSpec of a server.
+
+        Log the fault of the server, and that it is on a host.
+        """
         from nova_prio.admin.explain import requests
         server = requests.read_server(context, uuid)
         if server.fault:
@@ -119,19 +126,20 @@ def _make_request(context, parsed_args):
     return requests.build_request(context, conf, flavor, hints, image)
 
 
-def _conclude(hosts, doubts):
-    """Return the exit status, and which hosts pass.
+def _conclude(answers, doubts):
+    """Return the exit status, and how many hosts pass.
 
-    :param hosts: list of ``answers.Answer``
+    :param answers: list of ``answers.Answer``, one for each host
     :param doubts: list of clauses, why a host that passes may not fit
     :returns: (exit status, sentences)
     """
-    from nova_prio.admin.explain import answers
-    passing = sum(each.result == answers.PASSES for each in hosts)
+    from nova_prio.admin.explain import answers as explain_answers
+    passing = sum(
+        each.result == explain_answers.PASSES for each in answers)
     if not passing:
         return report.FOUND, 'No host passes as of now. %s' % (
-            _describe_closest(hosts))
-    text = '%d of %d hosts ' % (passing, len(hosts))
+            _describe_closest(answers))
+    text = '%d of %d hosts ' % (passing, len(answers))
     if doubts:
         text += 'may pass as of now: %s.' % '; '.join(doubts)
     else:
@@ -164,13 +172,19 @@ def _check_arguments(parsed_args):
                 % (name, value))
 
 
-def _describe_closest(hosts):
-    """Return which host is closest to a fit, or the most frequent reason."""
-    from nova_prio.admin.explain import answers
-    closest = answers.find_closest(hosts)
+def _describe_closest(answers):
+    """Return which host is closest to a fit, or the most frequent reason.
+
+    :param answers: list of ``answers.Answer``, one for each host, which
+        refuses the server
+    """
+    from nova_prio.admin.explain import answers as explain_answers
+    closest = explain_answers.find_closest(answers)
     if closest:
         texts = []
         for name, amount in closest.missing.items():
+            # A resource class, or a limit of the host for vCPUs, such as
+            # "high row".
             text = '%d %s' % (amount, name)
             if name.endswith(' row'):
                 text = '%s in the %s' % (
@@ -178,9 +192,10 @@ def _describe_closest(hosts):
             texts.append(text)
         return 'Closest is %s, which lacks %s (%s).' % (
             closest.host, ' and '.join(texts), closest.result)
-    if not hosts:
+    if not answers:
         return 'There are no hosts.'
-    (result, reason), number = collections.Counter(
-        (each.result, each.reason) for each in hosts).most_common(1)[0]
+    counts = collections.Counter(
+        (each.result, each.reason) for each in answers)
+    (result, reason), number = counts.most_common(1)[0]
     return ('No host is only short of resources. Most frequent, on %d of %d '
-            'hosts: %s (%s).' % (number, len(hosts), reason, result))
+            'hosts: %s (%s).' % (number, len(answers), reason, result))

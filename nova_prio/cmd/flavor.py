@@ -25,6 +25,7 @@ class Compile(show.ShowOne):
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
+        # The help ends with a line about how stable the command is.
         parser = maturity.mark(super().get_parser(prog_name))
         for name, default, unit, text in (
                 ('--vcpus', 1, 'VCPUS', 'number of vCPUs'),
@@ -45,6 +46,7 @@ class Compile(show.ShowOne):
 
     def take_action(self, parsed_args):
         """Return the names and the values to show."""
+        # These calls raise CommandError if a number is too small.
         report.get_number(parsed_args, 'vcpus', least=1)
         report.get_number(parsed_args, 'ram', least=1)
         report.get_number(parsed_args, 'disk', least=0)

@@ -79,8 +79,8 @@ class NovaPrio(app.App):
     def build_option_parser(self, description, version):
         """Return the parser of the options before the subcommand.
 
-        Leave out the logging options of cliff: the services of a scenario run
-        in this process, and their logs must not reach the terminal.
+        Leave out the logging options of cliff: "scenario play" runs services
+        of Nova in this process, and their logs must not reach the terminal.
         """
         parser = argparse.ArgumentParser(
             prog=self.NAME, description=description, add_help=False)

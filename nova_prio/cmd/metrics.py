@@ -25,6 +25,7 @@ class Metrics(command.Command):
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
+        # The help ends with a line about how stable the command is.
         parser = maturity.mark(super().get_parser(prog_name))
         controller.add_config_options(parser)
         parser.add_argument(
@@ -61,7 +62,7 @@ class Metrics(command.Command):
                 families, silent_cells = metrics.collect(
                     context, placement, findings, flavors)
                 report.warn_of_silent_cells(self.app, silent_cells)
-                text = _format(families)
+                data = _format(families)
         except exceptions.CommandError:
             # Without this file, the numbers of the last success would stay.
             if path is not None:
@@ -72,13 +73,13 @@ class Metrics(command.Command):
                     metrics.make_families(failure)))
             raise
         if path is None:
-            self.app.stdout.write(text.decode())
+            self.app.stdout.write(data.decode())
         else:
-            output_file.write('--output', path, text)
+            output_file.write('--output', path, data)
 
 
 def _audit(context, placement):
-    """Yield the findings of an audit."""
+    """Yield the findings of an audit of all hosts."""
     from nova_prio.admin.audit import run
     for findings, _ in run.CloudAudit(context, placement).run():
         yield from findings
@@ -89,5 +90,6 @@ def _format(families):
 
     :param families: iterable of Metric of prometheus_client
     """
-    collected = types.SimpleNamespace(collect=lambda: families)
-    return prometheus_client.generate_latest(collected)
+    # The library calls ``collect`` of a registry of metrics.
+    registry = types.SimpleNamespace(collect=lambda: families)
+    return prometheus_client.generate_latest(registry)

@@ -20,11 +20,12 @@ def write(option, path, text):
     # A rename is atomic in one directory only.
     temporary = '%s.%d' % (path, os.getpid())
     with report_errors(option, path), contextlib.ExitStack() as on_error:
-        # Other users may have to read the file, as any new file.
+        # The module tempfile would make a file that other users cannot read.
         with open(temporary, 'wb') as file:
             on_error.callback(os.unlink, temporary)
             file.write(text)
         os.replace(temporary, path)
+        # There was no error, so forget the callback.
         on_error.pop_all()
 
 

@@ -152,6 +152,7 @@ class Report(tables.Lister):
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
+        # The help ends with a line about how stable the command is.
         parser = maturity.mark(super().get_parser(prog_name))
         controller.add_config_options(parser)
         return parser
@@ -169,9 +170,9 @@ class Report(tables.Lister):
     def show(self, parsed_args, columns, rows, uuid_column=None):
         """Print the list to standard output.
 
-        :param uuid_column: None, or that of :func:`place_names`, which
-            applies to a table for reading: one more column would make the
-            table wider
+        :param uuid_column: name of a column with UUIDs of instances, or None.
+            In a table for reading, their names are in this column too, and the
+            last column, INSTANCE_NAME, is left out: the table is less wide.
         """
         if uuid_column and tables.is_for_reading(parsed_args):
             columns, rows = place_names(columns, rows, uuid_column)

@@ -54,6 +54,7 @@ class Plan(report.Report):
     def act(self, context, parsed_args):
         """List the planned moves, and make them; return the exit status."""
         from nova_prio.admin.moves import room as room_module
+        # No move starts after this time.
         end = time.monotonic() + parsed_args.timeout
         flavor = controller.find_flavor(context, parsed_args.flavor)
         if parsed_args.aggregate is not None:
@@ -90,7 +91,7 @@ class Plan(report.Report):
                         % report.format_count(len(moves), 'move'))
 
         def observe(sentence, has_left):
-            """Log a change."""
+            """Log a change; that an instance has left a host needs nothing."""
             changes.log_change(self.app, '%s', sentence)
 
         try:
@@ -106,7 +107,12 @@ class Plan(report.Report):
 
 
 def _make_rows(cloud, moves):
-    """Return the rows of the planned moves, a list."""
+    """Return the rows of the planned moves.
+
+    :param cloud: ``cloud.CloudFleet``, the hosts and instances
+    :param moves: tuple of ``fleet.Move``
+    :returns: list of tuples with the values of ``COLUMNS``
+    """
     rows = []
     for move in moves:
         details = cloud.details[move.uuid]
@@ -118,22 +124,31 @@ def _make_rows(cloud, moves):
 def _describe_room(plan, flavor_name, condition):
     """Return a sentence about the hosts of the new servers.
 
+    :param plan: ``plan.Plan``, whose ``hosts`` has a name for each new server
     :param condition: ends the phrase "servers that fit"
     """
-    numbers = collections.Counter(plan.hosts)
+    servers_of_hosts = collections.Counter(plan.hosts)
+    hosts = ', '.join('%s (%d)' % (host, number)
+                      for host, number in sorted(servers_of_hosts.items()))
     return 'New servers of flavor %s that fit %s: %d, on %s.' % (
-        flavor_name, condition, len(plan.hosts), ', '.join(
-            '%s (%d)' % pair for pair in sorted(numbers.items())))
+        flavor_name, condition, len(plan.hosts), hosts)
 
 
 def _describe_miss(plan, flavor_name, number):
     """Return the sentences about new servers that do not fit.
 
+    The last sentences say what to shelve, delete or stop a server frees.
+
+    :param plan: ``plan.Plan``. Its ``hosts`` has a name for each new server
+        that fits.
     :param number: number of the new servers
     """
     from nova_prio.model.planner import plan as planner
+    # The new servers are equal: the plan describes why the next one does not
+    # fit, which stands for all others.
     miss, = plan.misses
     fitting = len(plan.hosts)
+    addition = planner.calculate_addition((number - fitting) * [miss])
     reason = 'the next one has %s' % miss.reason
     if miss.host:
         reason = 'the next one lacks the least on host %s: %s' % (
@@ -141,6 +156,5 @@ def _describe_miss(plan, flavor_name, number):
     return (
         'New servers of flavor %s that fit if all allowed moves are made: '
         '%d of %d; %s. One more host would need %s for the others. %s' % (
-            flavor_name, fitting, number, reason.rstrip('.'),
-            planner.calculate_addition((number - fitting) * [miss]),
+            flavor_name, fitting, number, reason.rstrip('.'), addition,
             PREEMPTION))

@@ -35,13 +35,17 @@ class Checks(upgradecheck.UpgradeCommands):
         """Prepare the checks.
 
         :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-        :param host_arguments: arguments of nova-prio-host
+        :param host_arguments: tuple, arguments of the program nova-prio-host,
+            which one of the checks runs to check the cgroups of this host
         """
-        self._upgrade_checks = [
-            (name, functools.partial(
-                upgrade_checks.run_check, conf, service, find))
-            for name, service, find in upgrade_checks.list_checks(
-                host_arguments)]
+        checks = upgrade_checks.list_checks(host_arguments)
+        self._upgrade_checks = []
+        # A check with a service is only for the configuration of this service.
+        # ``find`` yields the findings of the check.
+        for title, service, find in checks:
+            run = functools.partial(
+                upgrade_checks.run_check, conf, service, find)
+            self._upgrade_checks.append((title, run))
 
     def check(self):
         """Run all checks; return the worst code."""

@@ -48,7 +48,7 @@ class TableFormatter(table.TableFormatter):
     """cliff's formatter of tables, with a width and with colors."""
 
     def add_argument_group(self, parser):
-        """Add the options of tables; the default width is unknown yet."""
+        """Add the options of tables; emit_list chooses the default width."""
         super().add_argument_group(parser)
         if _WIDTH_VARIABLE not in os.environ:
             parser.set_defaults(max_width=None)
@@ -112,20 +112,24 @@ def format_table(columns, rows, width=WIDTH, paint=colors.leave):
     texts = []
     for row in rows:
         texts.append([_format(value) for value in row])
+    # The widths of the columns if no line is broken, and if each is broken
+    # after each word.
     full_widths, least_widths = [], []
     for number, name in enumerate(columns):
-        column = [name] + [row[number] for row in texts]
-        full_widths.append(_measure(column, str.splitlines))
-        least_widths.append(
-            _measure(column, _Wrapper.wordsep_simple_re.split))
-    free = width - _TABLE_BORDER - _COLUMN_BORDER * len(columns)
-    is_wrapped = 0 < width and free < sum(full_widths)
+        lines, words = [], []
+        for text in [name] + [row[number] for row in texts]:
+            lines += text.splitlines()
+            words += _Wrapper.wordsep_simple_re.split(text)
+        full_widths.append(_measure_longest(lines))
+        least_widths.append(_measure_longest(words))
+    available = width - _TABLE_BORDER - _COLUMN_BORDER * len(columns)
+    is_wrapped = 0 < width and available < sum(full_widths)
     widths = full_widths
     if is_wrapped:
-        free -= sum(least_widths)
-        if free < 0:
+        spare = available - sum(least_widths)
+        if spare < 0:
             return _list_fields(columns, texts, width, paint)
-        widths = _share(free, least_widths, full_widths)
+        widths = _share(spare, least_widths, full_widths)
     drawn_rows = []
     for row in texts:
         cells = [_wrap(text, width) for text, width in zip(row, widths)]
@@ -146,35 +150,32 @@ def _format(value):
     return value if isinstance(value, str) else str(value)
 
 
-def _measure(texts, split):
-    """Return the length of the longest part of some texts.
-
-    :param split: function, text to list of its parts
-    """
-    longest = 0
-    for text in texts:
-        for part in split(text):
-            longest = max(longest, len(part))
-    return longest
+def _measure_longest(texts):
+    """Return the number of characters of the longest text, 0 without texts."""
+    return max((len(text) for text in texts), default=0)
 
 
-def _share(free, least_widths, full_widths):
-    """Return the widths of the columns, which share the free characters.
+def _share(spare, least_widths, full_widths):
+    """Return the widths of the columns, which share the spare characters.
 
-    The columns that need least get their full width.
+    All columns get equal parts, but none gets more than its full width.
+
+    :param spare: number of characters beyond the least widths
     """
     widths = list(least_widths)
     needs = sorted((full_widths[column] - least, column)
                    for column, least in enumerate(least_widths))
+    # A column that needs less than its part leaves more to the later ones.
     for position, (needed, column) in enumerate(needs):
-        added = min(needed, free // (len(needs) - position))
+        equal_part = spare // (len(needs) - position)
+        added = min(needed, equal_part)
         widths[column] += added
-        free -= added
+        spare -= added
     return widths
 
 
 def _wrap(text, width):
-    """Return the lines of a text, a list."""
+    """Return the lines of a text after wrapping, at least one, a list."""
     wrapper = _Wrapper(max(width, 1), break_on_hyphens=False)
     lines = []
     for part in text.splitlines():
@@ -183,7 +184,12 @@ def _wrap(text, width):
 
 
 def _paint(lines, text, paint):
-    """Return the lines of a text in its color."""
+    """Return the lines of a cell in its color.
+
+    :param lines: list, the text of the cell after it is wrapped
+    :param text: the whole text of the cell, which decides the color
+    :param paint: function that returns a text in a color
+    """
     color = getattr(text, 'color', _COLORS.get(text))
     return [paint(line, color) for line in lines]
 
@@ -191,21 +197,27 @@ def _paint(lines, text, paint):
 def _list_fields(columns, rows, width, paint):
     """Return a table with a line for each field that is not empty.
 
+    The table has two columns, the names of the fields and their values.
+
     :param rows: list of lists of texts
+    :param paint: function that returns a text in a color
     """
-    longest_name = max(len(name) for name in columns)
-    free = width - longest_name - _TABLE_BORDER - 2 * _COLUMN_BORDER
-    groups = []
+    longest_name = _measure_longest(columns)
+    value_width = (
+        width - longest_name - _TABLE_BORDER - 2 * _COLUMN_BORDER)
+    # The rows of the table: the lines of each of the two columns.
+    drawn_rows = []
     for row in rows:
         names, values = [], []
         for name, text in zip(columns, row):
             if text:
-                lines = _wrap(text, free)
+                lines = _wrap(text, value_width)
+                # The name is beside the first line of the value.
                 names += [name] + [''] * (len(lines) - 1)
                 values += _paint(lines, text, paint)
-        groups.append([names, values])
-    return _draw([['Field'], ['Value']], groups, is_wrapped=True,
-                 are_right=[False, False])
+        drawn_rows.append([names, values])
+    header = [['Field'], ['Value']]
+    return _draw(header, drawn_rows, is_wrapped=True, are_right=[False, False])
 
 
 def _draw(header, rows, is_wrapped, are_right):
@@ -221,7 +233,8 @@ def _draw(header, rows, is_wrapped, are_right):
     for name, is_right in zip(names, are_right):
         drawn.align[name] = 'r' if is_right else 'l'
     if is_wrapped:
-        # PrettyTable draws the lines of a header side by side.
+        # PrettyTable would draw the lines of a wrapped header side by side, so
+        # draw the header as the first row.
         drawn.header = False
         drawn.hrules = _LINE_AFTER_EACH_ROW
         drawn.add_row(names)

@@ -31,7 +31,8 @@ class UninstallCheck(report.Report):
             context, conf, config_files.find_paths(conf)))
         self.show(parsed_args, COLUMNS, rows)
         counts = collections.Counter(row.kind for row in rows)
-        kinds = ', '.join('%s %d' % count for count in counts.items())
+        kinds = ', '.join('%s %d' % (kind, number)
+                          for kind, number in counts.items())
         if uninstall.UNREAD in counts:
             return self.end(report.FAILED, (
                 'Not all could be checked (%s). Correct the rows of kind '
