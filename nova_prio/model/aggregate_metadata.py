@@ -38,12 +38,19 @@ def excludes_ordinary(aggregate: Aggregate) -> bool:
 
 
 def restricts_requests(aggregate: Aggregate) -> bool:
-    """Return whether requests to Placement require or forbid an aggregate."""
+    """Return whether requests to Placement require or forbid an aggregate.
+
+    Those of priority instances require aggregates that allow a priority.
+    Those of other instances forbid aggregates that exclude them.
+    """
     return allows_priority(aggregate) or excludes_ordinary(aggregate)
 
 
 def find_misread_metadata(aggregate: Aggregate) -> dict[str, str]:
-    """Return the metadata of ``KEYS`` that are neither true nor false."""
+    """Return the metadata of this package that are neither true nor false.
+
+    :returns: dict, key of the metadata -> value
+    """
     misread = {}
     for key in KEYS:
         value = aggregate.metadata.get(key)

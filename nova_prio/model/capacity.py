@@ -148,21 +148,28 @@ def calculate_used(dedicated: int, low_shared: int,
 
 
 def calculate_needed_rows(demand: Demand) -> Rows:
-    """Return the Rows that an instance with this Demand uses."""
+    """Return the vCPUs of each row that an instance with a Demand uses.
+
+    The high row limits dedicated vCPUs, the low row all shared vCPUs, and the
+    ordinary row the shared vCPUs of instances without low priority.
+    """
     low_shared = demand.shared if demand.priority == LOW else 0
     return calculate_used(
         demand.dedicated, low_shared, demand.shared - low_shared)
 
 
 def calculate_remaining(sellable: Rows, used: Rows) -> Rows:
-    """Return the remaining Rows; an oversold row has 0 remaining vCPUs."""
+    """Return the vCPUs of each row that can still be sold, at least 0.
+
+    A row is a number of vCPUs that a host may sell.
+    """
     return Rows(high=max(sellable.high - used.high, 0),
                 low=max(sellable.low - used.low, 0),
                 ordinary=max(sellable.ordinary - used.ordinary, 0))
 
 
 def calculate_left(sellable: Rows, used: Rows) -> Rows:
-    """Return the vCPUs that new instances can have.
+    """Return the vCPUs that new instances of each class can have.
 
     The vCPUs of an ordinary instance count in the low and in the ordinary row,
     so it can have the smaller remainder of the two.
@@ -194,6 +201,7 @@ def find_shortages(needed: Rows,
 
 def find_oversold_rows(sellable: Rows, used: Rows) -> list[str]:
     """Return the names of the rows with more used than sellable vCPUs."""
+    # The used vCPUs are those needed, and the sellable ones those available.
     return [name for name, _, _ in find_shortages(used, sellable)]
 
 

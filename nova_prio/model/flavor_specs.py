@@ -70,22 +70,27 @@ def quote(value: object) -> str:
 
 
 def get_priority(extra_specs: abc.Mapping[str, str]) -> str | None:
-    """Return the priority in force, 'high' or 'low'; None if ordinary."""
+    """Return the priority in force, 'high' or 'low'; None if ordinary.
+
+    A priority is in force if nova-api has written it into the flavor of the
+    instance, together with the CPU policy that belongs to it.
+
+    :param extra_specs: dict, those of the flavor that the instance has
+    """
     priority = extra_specs.get(EXTRA_SPEC)
     policy = extra_specs.get(CPU_POLICY)
     if policy is None and sum_amounts(
             select_pinning_requests(extra_specs, 'PCPU')):
         # Without a CPU policy, Nova pins an instance that requests PCPU.
         policy = 'dedicated'
-    # The fold writes the policy that belongs to the priority.
-    is_folded = (
+    is_in_force = (
         priority == capacity.LOW and policy == 'shared' or
         priority == capacity.HIGH and policy in ('dedicated', 'mixed'))
-    return priority if is_folded else None
+    return priority if is_in_force else None
 
 
 def is_from_hint(extra_specs: abc.Mapping[str, str]) -> bool:
-    """Return whether the priority in force came with the hint."""
+    """Return whether the priority in force came with the scheduler hint."""
     return (get_priority(extra_specs) is not None and
             extra_specs.get(SOURCE) == 'hint')
 

@@ -45,6 +45,10 @@ class LeaseSet:
     def look(self, now: float, is_over: bool = False) -> bool:
         """Note that nothing needs the set; return whether that is certain.
 
+        Nova changes its records of one move in several writes, so a look
+        between two writes does not count alone. The second look must be
+        ``looks.LOOK_SECONDS`` after the first one.
+
         :param now: time of this look
         :param is_over: whether one look is sufficient
         """
@@ -120,7 +124,7 @@ class Leases:
             each for uuid, each in self.list_all() if uuid != but)
 
     def begin(self, uuid: str, new: LeaseSet) -> dict[str, frozenset[int]]:
-        """Add a LeaseSet, unless another instance has one of its CPUs.
+        """Lease the CPUs of a LeaseSet, unless another instance has one.
 
         :returns: dict, UUID of another instance -> frozenset of the common
             CPUs; empty if the set was added
@@ -138,11 +142,13 @@ class Leases:
     def begin_free(self, uuid: str, cpus: frozenset[int]) -> None:
         """Lease those CPUs to an instance that no other instance has.
 
-        They become a LeaseSet without topology, as of a guest.
+        They become a LeaseSet without topology and usage, as that of a guest.
 
-        :param cpus: numbers of the CPUs
+        :param cpus: numbers of the CPUs; some may be leased
         """
         own = self.get_cpus(uuid)
+        # begin() leases nothing if another instance has one of the CPUs. Leave
+        # its CPUs out, and try again.
         while cpus - own:
             owners = self.begin(uuid, LeaseSet(cpus - own))
             if not owners:
@@ -152,7 +158,7 @@ class Leases:
 
     def end(self, uuid: str, ended: LeaseSet,
             starts: int | None = None) -> bool:
-        """Remove a LeaseSet, unless it is in hand.
+        """Remove a LeaseSet, unless a call of Nova works with the lease.
 
         :param starts: what ``count_starts`` returned when the evidence was
             gathered; the set stays if its guest was started or it was counted
@@ -173,7 +179,7 @@ class Leases:
             return True
 
     def begin_count(self) -> None:
-        """Note that Nova's tracker begins to count from zero."""
+        """Note that Nova's resource tracker begins to count from zero."""
         for _, each in self.list_all():
             each.is_counted = False
 
@@ -202,7 +208,10 @@ class Leases:
             return self._all_starts[uuid]
 
     def is_in_hand(self, uuid: str) -> bool:
-        """Return whether a call of Nova works with the lease."""
+        """Return whether a call of Nova works with the lease.
+
+        The call has made a claim, or starts the guest.
+        """
         with self._lock:
             return uuid in self._in_claim or self._starts[uuid] > 0
 
@@ -230,12 +239,15 @@ def find_equal(sets: abc.Iterable[LeaseSet],
                wanted: LeaseSet) -> LeaseSet | None:
     """Return the LeaseSet with the CPUs and the usage of another, or None.
 
-    If no set has both, a set with the same CPUs is sufficient. Without CPUs, a
-    set with the same amounts is: during a move, the record may have the NUMA
-    cells of the other host.
+    If no set has both, a set with the same CPUs is sufficient. If these are no
+    CPUs, a set with the same amounts is: during a move, the record may have
+    the NUMA cells of the other host.
 
-    :param wanted: LeaseSet that Nova's records describe; it completes a set
-        that was read from a guest
+    A set that was read from a guest has CPUs, but no usage. It gets topology
+    and usage of ``wanted``.
+
+    :param sets: the LeaseSets of one instance
+    :param wanted: LeaseSet that Nova's records describe
     """
     same_cpus = [each for each in sets if each.cpus == wanted.cpus]
     for each in same_cpus:
@@ -243,7 +255,8 @@ def find_equal(sets: abc.Iterable[LeaseSet],
             return each
     for each in same_cpus:
         if wanted.cpus:
-            if each.usage is None:
+            was_read_from_guest = each.usage is None
+            if was_read_from_guest:
                 each.topology, each.usage = wanted.topology, wanted.usage
             return each
         if (each.usage and wanted.usage and

@@ -12,7 +12,11 @@ LOOK_SECONDS = 30
 
 
 def is_second(first: float | None, now: float) -> bool:
-    """Return whether a look is the second one.
+    """Return whether a finding is certain, because a second look agrees.
+
+    Nova changes its records of one move in several writes. A look between two
+    writes may find a state that does not last, so the second look must be
+    ``LOOK_SECONDS`` after the first one.
 
     :param first: time of the first look, or None without one
     :param now: time of this look
@@ -21,7 +25,12 @@ def is_second(first: float | None, now: float) -> bool:
 
 
 class Findings:
-    """What the recounts of a host find: a sentence for each instance."""
+    """What the recounts of a host find: a sentence for each instance.
+
+    A recount is the periodic update of Nova's resource tracker. A sentence is
+    certain after a second look: two recounts, with ``LOOK_SECONDS`` between
+    them, have found something for the instance.
+    """
 
     def __init__(self) -> None:
         # UUID -> (time of the first look, the sentence, or '' before the
@@ -34,17 +43,28 @@ class Findings:
         self._present = {}
 
     def add(self, uuid: str, sentence: str, now: float) -> None:
-        """Note what this recount has found for an instance."""
-        first, _ = self._last.get(uuid, (now, ''))
-        if not is_second(first, now):
+        """Note what this recount has found for an instance.
+
+        :param now: time of this recount, in seconds
+        """
+        # When a recount found something for the first time. Each recount
+        # since then has found something.
+        first_look, _ = self._last.get(uuid, (now, ''))
+        if not is_second(first_look, now):
+            # The sentence is not certain yet, so keep only the time.
             sentence = ''
-        self._present[uuid] = first, sentence
+        self._present[uuid] = first_look, sentence
 
     def end_recount(self) -> None:
         """Note that the recount has finished."""
         self._last = self._present
 
     def get_certain(self) -> str:
-        """Return a sentence that two looks agree on, or ''."""
-        return min((sentence for _, sentence in list(self._last.values())
-                    if sentence), default='')
+        """Return a sentence that two looks agree on, or ''.
+
+        Of several, this is always the same one.
+        """
+        # Another thread may end a recount meanwhile, so read the dict once.
+        findings = list(self._last.values())
+        return min((sentence for _, sentence in findings if sentence),
+                   default='')

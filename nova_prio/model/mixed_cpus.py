@@ -26,9 +26,13 @@ _GROUP_KEY = re.compile(
 
 
 def requests_pcpu_and_vcpu(extra_specs: abc.Mapping[str, str]) -> bool:
-    """Return whether a flavor requests both PCPU and VCPU, even 0 of them."""
-    return all(flavor_specs.select_pinning_requests(extra_specs, name)
-               for name in ('PCPU', 'VCPU'))
+    """Return whether a flavor requests both PCPU and VCPU, even 0 of them.
+
+    :param extra_specs: dict, name of the extra spec -> value
+    """
+    return bool(
+        flavor_specs.select_pinning_requests(extra_specs, 'PCPU') and
+        flavor_specs.select_pinning_requests(extra_specs, 'VCPU'))
 
 
 def count_dedicated_vcpus(
@@ -37,9 +41,13 @@ def count_dedicated_vcpus(
     """Return the number of dedicated vCPUs of a flavor with PCPU and VCPU.
 
     :param vcpus: number of vCPUs of the flavor
+    :param extra_specs: dict, name of the extra spec -> value
     :param image_properties: a nova.objects.ImageMetaProps, or a dict
     :returns: None if the flavor requests 0 PCPU or 0 VCPU
+    :raises RequestRefused: if the requests contradict each other, the vCPUs,
+        or what else flavor and image say about pinning
     """
+    # The name and value of each extra spec such as resources:PCPU.
     requests = flavor_specs.select_pinning_requests(
         extra_specs, 'PCPU', 'VCPU')
     for key, value in requests.items():
@@ -50,7 +58,7 @@ def count_dedicated_vcpus(
         flavor_specs.select_pinning_requests(extra_specs, 'PCPU'))
     shared = flavor_specs.sum_amounts(requests) - pcpus
     # Isolated emulator threads take one PCPU, which is no vCPU.
-    isolated = int(extra_specs.get(EMULATOR) == 'isolate')
+    isolated = 1 if extra_specs.get(EMULATOR) == 'isolate' else 0
     if pcpus + shared != vcpus + isolated:
         more = ''
         if isolated:
@@ -65,10 +73,12 @@ def count_dedicated_vcpus(
         raise flavor_specs.RequestRefused(
             "Extra spec resources:PCPU of the flavor is '1', which the "
             "isolated emulator threads take; allowed is a number from 2 on.")
+    # The mixed policy and its mask are written later, from the requests.
     for key in (flavor_specs.CPU_POLICY, DEDICATED_MASK, REALTIME_MASK):
         if key in extra_specs:
             flavor_specs.refuse_flavor(
                 key, extra_specs[key], '%s no value is allowed' % _BESIDE)
+    # Nova does not see the requests of all groups when it decides on pinning.
     for key, value in flavor_specs.find_misread_requests(extra_specs).items():
         flavor_specs.refuse_flavor(
             key, value,
@@ -97,11 +107,12 @@ def choose_dedicated_vcpus(nodes: abc.Iterable[abc.Set[int]],
     :param nodes: vCPUs of each NUMA node of the guest
     :param dedicated: number of dedicated vCPUs
     """
+    # (position of a vCPU in its node, number of the node, the vCPU)
     ranked = []
     for number, node in enumerate(nodes):
         for position, vcpu in enumerate(sorted(node)):
             ranked.append((position, number, vcpu))
-    # The first vCPU of every node, the second of every node, ...
+    # The first vCPU of every node, then the second of every node, ...
     ranked.sort()
     shared_count = len(ranked) - dedicated
     return sorted(vcpu for _, _, vcpu in ranked[shared_count:])
@@ -132,41 +143,48 @@ def fold_to_mixed_policy(extra_specs: abc.Mapping[str, str],
                          mask: str) -> dict[str, str]:
     """Return the extra specs with the mixed policy for PCPU and VCPU requests.
 
-    Nova requests the CPUs of a mixed instance outside all numbered groups. If
-    a group requested only CPUs, its traits are requested outside all groups,
-    too.
+    nova-api stores the result with an instance. Nova requests the CPUs of a
+    mixed instance outside all numbered groups (``resources1:PCPU`` is in group
+    1). If a group requested only CPUs, its traits are requested outside all
+    groups, too.
 
+    :param extra_specs: dict, name of the extra spec -> value
     :param mask: the dedicated vCPUs; in a real-time flavor, these are the
         real-time vCPUs
     :returns: a new dict
+    :raises RequestRefused: if a trait of a group has another value outside
     """
     requests = flavor_specs.select_pinning_requests(
         extra_specs, 'PCPU', 'VCPU')
-    folded = {key: value for key, value in extra_specs.items()
-              if key not in requests}
+    specs = {key: value for key, value in extra_specs.items()
+             if key not in requests}
     emptied_groups = (_find_groups_with_resources(requests) -
-                      _find_groups_with_resources(folded))
-    for key in list(folded):
+                      _find_groups_with_resources(specs))
+    for key in list(specs):
         match = _GROUP_KEY.match(key)
         if not match or match['group'] not in emptied_groups:
             continue
         # Without resources, the group has only traits.
         trait = 'trait:' + match['class_or_trait']
-        value = folded.pop(key)
-        outside = folded.setdefault(trait, value)
+        value = specs.pop(key)
+        outside = specs.setdefault(trait, value)
         if outside != value:
             flavor_specs.refuse_flavor(
                 key, value, 'with %s = %s only the same or no value is allowed'
                 % (trait, flavor_specs.quote(outside)))
     mask_key = (REALTIME_MASK if flavor_specs.is_realtime(extra_specs)
                 else DEDICATED_MASK)
-    folded[flavor_specs.CPU_POLICY] = 'mixed'
-    folded[mask_key] = mask
-    return folded
+    specs[flavor_specs.CPU_POLICY] = 'mixed'
+    specs[mask_key] = mask
+    return specs
 
 
 def _find_groups_with_resources(extra_specs: abc.Iterable[str]) -> set[str]:
-    """Return the numbers of the groups that request resources."""
+    """Return the numbers of the groups that request resources.
+
+    :param extra_specs: names of extra specs, such as ``resources1:PCPU``
+    :returns: set of texts, such as '1'
+    """
     groups = set()
     for key in extra_specs:
         match = _GROUP_KEY.match(key)

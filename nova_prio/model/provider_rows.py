@@ -20,7 +20,11 @@ Inventories = abc.Mapping[str, abc.Mapping[str, typing.Any]]
 
 
 class Row(typing.NamedTuple):
-    """The vCPUs of one row. ``left`` of an oversold row is 0."""
+    """The vCPUs of one row: sold, to sell in all, and left to sell.
+
+    A row is a number of vCPUs that a host may sell. ``left`` is 0 if more are
+    sold.
+    """
 
     sold: int
     sellable: int
@@ -29,10 +33,11 @@ class Row(typing.NamedTuple):
 
 def get_row(name: str, inventories: Inventories,
             usages: abc.Mapping[str, int]) -> Row:
-    """Return a row of a host.
+    """Return how many vCPUs of a kind a host has sold and may sell.
 
-    :param name: 'high' or 'low'
-    :param inventories: of the resource provider
+    :param name: 'high' for dedicated vCPUs, 'low' for shared ones
+    :param inventories: dict, resource class -> field -> number, of the
+        resource provider
     :param usages: dict, resource class -> used amount of the provider
     """
     resource_class = CLASS_OF_ROW[name]
@@ -45,11 +50,13 @@ def count_instances(request: abc.Mapping[str, int], inventories: Inventories,
                     usages: abc.Mapping[str, int]) -> int:
     """Return how many equal instances Placement would put on a host.
 
-    If the host has no inventory of DISK_GB, its disk is not considered: it may
-    be an inventory of another resource provider.
+    None fits if an amount breaks a rule of its inventory, such as
+    ``max_unit``. If the host has no inventory of DISK_GB, its disk is not
+    considered: it may be an inventory of another resource provider.
 
     :param request: dict, resource class -> amount, of one instance; at least
         one amount
+    :param inventories: dict, resource class -> field -> number
     :param usages: dict, resource class -> used amount of the provider
     """
     counts = []

@@ -11,8 +11,14 @@ from nova_prio.model.planner import fleet as fleet_module
 
 def replay(fleet: fleet_module.Fleet,
            moves: abc.Iterable[fleet_module.Move]) -> bool:
-    """Make moves; return False at the first move that is not feasible."""
-    return all(_make(fleet, move) for move in moves)
+    """Make moves in their order, up to the first that is not feasible.
+
+    :returns: whether all moves were made
+    """
+    for move in moves:
+        if not _make(fleet, move):
+            return False
+    return True
 
 
 def _make(fleet: fleet_module.Fleet, move: fleet_module.Move) -> bool:
@@ -26,12 +32,17 @@ def _make(fleet: fleet_module.Fleet, move: fleet_module.Move) -> bool:
 
 
 def merge(fleet: fleet_module.Fleet) -> list[fleet_module.Move]:
-    """Return the moves in the log; merge several moves of one instance.
+    """Replace the moves of a fleet by fewer: one move for each instance.
 
-    A repair may move an instance again. If the moves are still feasible, only
-    its last move remains.
+    The planner may have moved an instance again. Its two moves become one, at
+    the place of the second, if all moves are then still feasible in their
+    order.
+
+    :param fleet: its ``log`` has the moves that were made. They are taken
+        back, and the returned moves are made instead.
     """
     moves = list(fleet.log)
+    # Take all moves back: a replay begins with the first one.
     fleet.rollback(0)
     first: dict[str, fleet_module.Move] = {}
     for move in list(moves):
@@ -39,12 +50,14 @@ def merge(fleet: fleet_module.Fleet) -> list[fleet_module.Move]:
         if earlier is move:
             continue
         merged = move._replace(source=earlier.source)
+        # The moves with the merged one in place of the two.
         shorter = []
         for each in moves:
             if each is move:
                 shorter.append(merged)
             elif each is not earlier:
                 shorter.append(each)
+        # A move to its own source is none. Then both moves stay.
         if merged.source != merged.destination and replay(fleet, shorter):
             moves = shorter
             first[move.uuid] = merged
@@ -58,9 +71,10 @@ def arrange(fleet: fleet_module.Fleet, moves: list[fleet_module.Move],
             ) -> list[fleet_module.Move]:
     """Return the moves in the preferred order, if this order is feasible.
 
-    Prefer live before cold before shelve, then the order of the classes.
+    Prefer live migration before cold migration before shelving, then low
+    priority before no priority before high priority.
 
-    :param fleet: before the first move
+    :param fleet: before the first move, and again when this returns
     :param is_reached: function that tells whether the state after the moves is
         the goal; None if each order reaches the goal
     """
@@ -72,6 +86,7 @@ def arrange(fleet: fleet_module.Fleet, moves: list[fleet_module.Move],
     waiting = sorted(moves, key=ranks.__getitem__)
     try:
         while waiting:
+            # The first move that is feasible now.
             made = next((move for move in waiting if _make(fleet, move)), None)
             if made is None:
                 return moves

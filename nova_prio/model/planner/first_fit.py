@@ -64,7 +64,11 @@ def pack(groups: abc.Sequence[Group],
          kinds: abc.Iterable[Kind]) -> int | None:
     """Return how many hosts first fit decreasing uses.
 
+    Take the largest server first, and put each server on the first host where
+    it fits.
+
     :param groups: all hosts, in the order in which they are tried
+    :param kinds: the servers, each a number of equal ones
     :returns: None if a server fits on none of them
     """
     host = _measure_host(groups[0].fit) if groups else ()
@@ -79,6 +83,7 @@ def pack(groups: abc.Sequence[Group],
     packed = list(groups)
     for kind in sorted(kinds, key=measure, reverse=True):
         left = kind.number
+        # Hosts that were equal differ after a server was put on some of them.
         after: list[Group] = []
         for group in packed:
             parts, placed = _fill(group, kind.needs, left)
@@ -95,8 +100,10 @@ def _fill(group: Group, needs: resources.Needs,
     """Put equal servers on a group of hosts, one host after the other.
 
     :param number: number of the servers
-    :returns: (the groups into which the group falls, the servers that fit)
+    :returns: (the groups of equal hosts after this, the number of servers that
+        fit)
     """
+    # One host with as many of the servers as fit, and their number.
     full, most = group.fit.fill(needs, number)
     if not most:
         return [group], 0
@@ -104,6 +111,7 @@ def _fill(group: Group, needs: resources.Needs,
     parts = [Group(fit=full, number=full_hosts, is_used=True)]
     placed = full_hosts * most
     rest = group.number - full_hosts
+    # The last servers do not fill a host.
     if rest and placed < number:
         last, fitting = group.fit.fill(needs, number - placed)
         parts.append(Group(fit=last, number=1, is_used=True))
@@ -121,12 +129,15 @@ def calculate_bound(groups: abc.Iterable[Group],
     For each resource, add up the hosts with the most of it until they have
     enough. The resource that needs the most hosts sets the bound.
 
-    :param groups: all hosts
+    :param groups: all hosts, each a number of equal ones
+    :param kinds: the servers, each a number of equal ones
     """
+    # The sum of each resource that the servers need.
     needed = [0.0] * len(_RESOURCES)
     for kind in kinds:
         for place, amount in enumerate(_measure_needs(kind.needs)):
             needed[place] += kind.number * amount
+    # (the amounts of a host, number of such hosts)
     measured = [(_measure_host(group.fit), group.number) for group in groups]
     bound = Bound(hosts=0, sum=0, resource=CPUS)
     for place, resource in enumerate(_RESOURCES):
@@ -140,9 +151,10 @@ def calculate_bound(groups: abc.Iterable[Group],
 
 def _count_hosts(amounts: abc.Iterable[tuple[float, int]],
                  needed: float) -> float:
-    """Return how many hosts have an amount together, inf if they do not.
+    """Return the fewest hosts that have an amount of a resource together.
 
     :param amounts: (amount of a host, number of such hosts)
+    :returns: infinite if all hosts have less
     """
     hosts = 0
     for amount, number in sorted(amounts, reverse=True):
@@ -156,7 +168,11 @@ def _count_hosts(amounts: abc.Iterable[tuple[float, int]],
 
 
 def _measure_host(fit: host_fit.HostFit) -> tuple[float, ...]:
-    """Return the remaining amounts of a host, as in ``_RESOURCES``."""
+    """Return the remaining amounts of a host, as in ``_RESOURCES``.
+
+    The first three are vCPUs: pinned ones, shared ones, and shared ones of
+    servers without low priority. MB of memory and GB of disk follow.
+    """
     memory_mb = fit.free_memory_mb
     # On a mix host, memory is never overcommitted.
     if not fit.host.report.mix:
@@ -176,25 +192,31 @@ def _measure_needs(needs: resources.Needs) -> tuple[float, ...]:
 
 
 def _divide(amount: float, total: float) -> float:
-    """Return the part that an amount is; infinite if there is none."""
+    """Return the part of a total that an amount is.
+
+    :returns: infinite if there is an amount, but no total
+    """
     if not amount:
         return 0
     return amount / total if total > 0 else math.inf
 
 
 def find_limit(fit: host_fit.HostFit, needs: resources.Needs) -> str:
-    """Return why another server does not fit on a host: a resource.
+    """Return the resources for lack of which a server does not fit on a host.
 
     :param needs: of a server that does not fit
+    :returns: their names as a text
     """
     names = set()
     for obstacle in fit.find_obstacles(needs):
         resource = obstacle.resource
-        # Without one, the server has more vCPUs than the host has CPUs.
+        # An obstacle without a resource: the server has more vCPUs than the
+        # host has CPUs. A row is a number of vCPUs that the host may sell.
         if resource is None or resource.endswith(' row'):
             names.add(CPUS)
         else:
             names.add(_NAMES.get(resource, MEMORY))
+    # If the host lacks something, its NUMA cells lack it too.
     if len(names) > 1:
         names.discard(CELLS)
     return ', '.join(sorted(names))

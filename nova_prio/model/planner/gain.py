@@ -163,9 +163,13 @@ def divide(fit: host_fit.HostFit, setup: Setup, step: int,
 
 def list_divisions(groups: abc.Sequence[first_fit.Group],
                    setup: Setup) -> list[list[first_fit.Group]]:
-    """Return the groups with each division of the CPUs that is tried.
+    """Return the groups of hosts with each division of the CPUs to try.
 
-    All hosts dedicate the same part of their CPUs.
+    A division makes some CPUs dedicated and the others shared. All hosts
+    dedicate the same part of their CPUs.
+
+    :param groups: the hosts, each a number of equal ones
+    :returns: list with the groups for each division
     """
     largest = 0
     for group in groups:
@@ -181,6 +185,7 @@ def list_divisions(groups: abc.Sequence[first_fit.Group],
             if divided is not None:
                 configured.append(group._replace(
                     fit=configure(group.fit, divided)))
+        # nova-compute would start on all hosts.
         if len(configured) == len(groups):
             divisions.append(configured)
     return divisions
@@ -192,8 +197,14 @@ def find_misfits(groups: abc.Sequence[first_fit.Group],
                  ) -> list[first_fit.Kind]:
     """Return the servers that, without or with mix, fit on no empty host.
 
-    An example is a server that needs whole cores, which no mix host takes.
+    An example is a server that needs whole cores, which no mix host takes: its
+    low-priority instances run on all cores.
+
+    :param groups: all hosts, each a number of equal ones
+    :param kinds: the servers, each a number of equal ones
     """
+    # For each ratio, without and with mix: the hosts with each division of
+    # their CPUs.
     by_setup = []
     for ratio in ratios:
         for mix in False, True:
@@ -201,17 +212,24 @@ def find_misfits(groups: abc.Sequence[first_fit.Group],
             for division in list_divisions(groups, Setup(ratio, mix)):
                 fits += [group.fit for group in division]
             by_setup.append(fits)
-    return [kind for kind in kinds if not all(
-        any(fit.choose_cells(kind.needs) is not None for fit in fits)
-        for fits in by_setup)]
+    misfits = []
+    for kind in kinds:
+        for fits in by_setup:
+            # choose_cells returns None if the server does not fit.
+            if all(fit.choose_cells(kind.needs) is None for fit in fits):
+                misfits.append(kind)
+                break
+    return misfits
 
 
 def find_fewest(groups: abc.Sequence[first_fit.Group],
                 kinds: abc.Sequence[first_fit.Kind], setup: Setup) -> Answer:
-    """Return the Answer for the best division of the CPUs.
+    """Return the fewest hosts that are enough for servers, an Answer.
 
-    The divisions with the smallest lower bounds are tried.
+    A division makes some CPUs of each host dedicated and the others shared.
+    Those with the smallest lower bounds of the number of hosts are tried.
 
+    :param kinds: the servers, each a number of equal ones
     :param groups: all hosts, which are at least one. More hosts like the first
         one are used after them, if they are not enough.
     """
@@ -229,6 +247,7 @@ def find_fewest(groups: abc.Sequence[first_fit.Group],
     if trials:
         best = best._replace(least=trials[0][0].hosts)
     for bound, _, division in trials[:_MOST_TRIALS]:
+        # This division, and all later ones, cannot be better.
         if best.hosts is not None and bound.hosts >= best.hosts:
             break
         hosts = first_fit.pack(division, kinds)
@@ -236,6 +255,8 @@ def find_fewest(groups: abc.Sequence[first_fit.Group],
             best = best._replace(
                 cpus=division[0].fit.host.report.cpus, hosts=hosts,
                 limit=bound.resource)
+    # Without mix, some equal hosts can have only dedicated CPUs, the others
+    # only shared ones.
     if not setup.mix and len(groups) == 1:
         best = _separate(divisions[-1], divisions[0], kinds, best)
     return best
@@ -266,6 +287,7 @@ def _separate(dedicated: abc.Sequence[first_fit.Group],
         return answer
     if answer.hosts is not None and answer.hosts <= first + second:
         return answer
+    # The larger bound is that of the servers that need more hosts.
     return answer._replace(cpus=None, hosts=first + second,
                            limit=max(bounds).resource)
 
@@ -313,15 +335,18 @@ def count_vcpus(kinds: abc.Iterable[first_fit.Kind]) -> dict[str, int]:
 
 def change_share(kinds: abc.Sequence[first_fit.Kind], vcpus: int,
                  percent: int) -> list[first_fit.Kind]:
-    """Return the servers, with other numbers of those with a priority.
+    """Return servers with another part of high-priority vCPUs.
 
+    Only the numbers of the servers with a priority change.
     The sizes of each priority keep their shares. Both priorities must have
     servers.
 
+    :param kinds: the servers, each a number of equal ones
     :param vcpus: the vCPUs of all servers with a priority
     :param percent: the part of these vCPUs that has high priority
     """
     present = count_vcpus(kinds)
+    # Priority -> hundredths of vCPUs.
     wanted = {capacity.HIGH: vcpus * percent,
               capacity.LOW: vcpus * (100 - percent)}
     changed = []
