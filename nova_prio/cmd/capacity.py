@@ -164,6 +164,7 @@ def count_units(app, context, flavor, hints):
 def _select_hosts(app, hosts, parsed_args):
     """Yield the hosts with a report that --host and --aggregate select."""
     selected = hosts
+    # The names of a host that each option may give.
     for option, get_names in (('host', _get_names),
                               ('aggregate', _get_aggregates)):
         wanted = set(getattr(parsed_args, option) or ())

@@ -28,6 +28,7 @@ class Commands(commandmanager.CommandManager):
         try:
             return super().find_command(argv)
         except ValueError:
+            # cliff does not know a command that cannot be imported. Say why.
             for entry in metadata.entry_points(group=self.namespace):
                 words = entry.name.split('_')
                 if argv[:len(words)] == words:

@@ -75,6 +75,7 @@ def main():
     try:
         return upgradecheck.main(conf, 'nova', Checks(conf), sys.argv[1:])
     except config_files.ERRORS as error:
+        # oslo.config has not read the arguments: find the files for the text.
         parser = argparse.ArgumentParser(add_help=False)
         parser.add_argument('--config-file', action='append', default=[])
         files = parser.parse_known_args()[0].config_file
