@@ -170,7 +170,8 @@ class Fleet:
         if group.policy != ANTI_AFFINITY:
             return None
         for uuid in without:
-            members -= self.instances[uuid].group == instance.group
+            if self.instances[uuid].group == instance.group:
+                members -= 1
         return max(group.max_per_host - members, 0)
 
     def find_obstacles(self, instance: Instance,
@@ -215,6 +216,7 @@ class Fleet:
     def put(self, uuid: str, place: Place) -> None:
         """Change the place of an instance without a check and a log."""
         instance = self.instances[uuid]
+        # Take the usage from the present host, and add it to the new one.
         for at, sign in ((self._places[uuid], -1), (place, 1)):
             if at.host is not None:
                 self.hosts[at.host] = self.hosts[at.host].add(
