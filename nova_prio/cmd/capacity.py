@@ -21,7 +21,7 @@ COLUMNS = ['High Sold', 'High Sellable', 'High Left',
            'Ordinary Sold', 'Ordinary Sellable', 'Ordinary Left']
 #: The same for a table, with the three numbers of a row in one column.
 TABLE = ['High Sold/Sellable (Left)', 'Low Sold/Sellable (Left)',
-        'Ordinary Sold/Sellable (Left)']
+         'Ordinary Sold/Sellable (Left)']
 
 
 class Show(report.Report):
