@@ -16,6 +16,9 @@ from tests.debian import conftest
 BUILD_BASE = 'NOVA_PRIO_TEST_DEBIAN'
 NOVA_BASE = 'NOVA_PRIO_TEST_DEBIAN_NOVA'
 HOSTS = ('compute-1', 'compute-2')
+PLANS = '/var/lib/nova-prio-plans'
+PACKAGE_LIST = '/var/lib/dpkg/info/python3-nova-prio.list'
+RESTARTS = 'compute-1\ncompute-1\ncompute-2\n'
 # A chroot has no cgroups: the command prepares it as the image of a host.
 HOST_COMMAND = '''\
 #!/bin/sh
@@ -86,12 +89,24 @@ def test_check_mode_changes_nothing(machine):
 
 
 def test_run_stops_at_the_first_host_that_is_not_ready(machine):
+    # The plan of an earlier run does not say that the host is ready now.
+    machine.root.check('sh', '-ec', 'mkdir %s; touch %s/compute-1.json' % (
+        PLANS, PLANS))
     machine.set_state('compute-1 not ready')
     numbers = machine.play('convert.yml', status=2)
     machine.set_state('compute-1 not ready', False)
     assert 1 == numbers['compute-1']['failed']
     assert 'compute-2' not in numbers
     assert '' == machine.read('/etc/nova/compute-1/nova-prio.conf')
+
+
+def test_run_stops_at_the_first_host_that_does_not_agree(machine):
+    machine.set_state('compute-1 refuses')
+    numbers = machine.play('convert.yml', '-e', 'nova_prio_retries=1',
+                           status=2)
+    machine.set_state('compute-1 refuses', False)
+    assert 1 == numbers['compute-1']['failed']
+    assert 'compute-1\n' == machine.read('/var/tmp/state/restarts')
 
 
 def test_hosts_are_converted_one_after_the_other(machine):
@@ -101,9 +116,11 @@ def test_hosts_are_converted_one_after_the_other(machine):
         written = machine.read('/etc/nova/%s/nova-prio.conf' % host)
         assert 'compute_driver = prio.PriorityLibvirtDriver\n' in written
         assert 'cpu_dedicated_set = 0-7\n' in written
-        assert ('DAEMON_ARGS="$DAEMON_ARGS --config-dir=/etc/nova/%s"\n'
+        assert ('DAEMON_ARGS="$DAEMON_ARGS '
+                '--config-file=/etc/nova/%s/nova-prio.conf"\n'
                 % host == machine.read('/etc/default/' + host))
-    assert 'compute-1\ncompute-2\n' == machine.read('/var/tmp/state/restarts')
+    # The run before restarted compute-1, which did not agree.
+    assert RESTARTS == machine.read('/var/tmp/state/restarts')
     assert '--low-weight 1\n' == machine.read('/etc/nova-prio-host.conf')
     assert 'CPUWeight=1\n' in machine.read(
         '/etc/systemd/system/low_prio_machine.slice')
@@ -113,7 +130,21 @@ def test_second_run_changes_nothing(machine):
     numbers = machine.play('convert.yml')
     assert {host: 0 for host in HOSTS} == {
         host: numbers[host]['changed'] for host in HOSTS}
-    assert 'compute-1\ncompute-2\n' == machine.read('/var/tmp/state/restarts')
+    assert RESTARTS == machine.read('/var/tmp/state/restarts')
+
+
+def test_host_is_restarted_after_its_package_was_installed_again(machine):
+    machine.root.check('touch', PACKAGE_LIST)
+    machine.play('convert.yml', '--limit', 'compute-2')
+    assert RESTARTS + 'compute-2\n' == machine.read('/var/tmp/state/restarts')
+
+
+def test_converted_host_without_its_plan_is_refused(machine):
+    machine.root.check('mv', PLANS, PLANS + '.lost')
+    numbers = machine.play('revert.yml', status=2)
+    machine.root.check('mv', PLANS + '.lost', PLANS)
+    assert 1 == numbers['compute-1']['failed']
+    assert machine.read('/etc/nova/compute-1/nova-prio.conf')
 
 
 def test_instances_that_must_leave_stop_the_way_back(machine):
@@ -127,9 +158,10 @@ def test_instances_that_must_leave_stop_the_way_back(machine):
 def test_hosts_are_taken_back(machine):
     machine.play('revert.yml')
     for host in HOSTS:
-        assert '' == machine.read('/etc/nova/%s/nova-prio.conf' % host)
-    assert '' == machine.root.check('sh', '-c', 'ls /var/lib/nova-prio-plans')
-    assert 4 == len(machine.read('/var/tmp/state/restarts').splitlines())
+        assert '' == machine.root.check('ls', '/etc/nova/' + host)
+        assert '' == machine.read('/etc/default/' + host)
+    assert '' == machine.root.check('ls', PLANS)
+    assert 6 == len(machine.read('/var/tmp/state/restarts').splitlines())
     numbers = machine.play('revert.yml')
     assert {host: 0 for host in HOSTS} == {
         host: numbers[host]['changed'] for host in HOSTS}
