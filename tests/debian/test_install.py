@@ -168,7 +168,7 @@ def test_contract_and_worked_example(cloud):
 
 
 def test_units_read_the_drop_ins(configured):
-    """As the page describes it, with a unit that names its files last."""
+    """As the page describes it; the other directories stay in effect."""
     show = ('su -s /bin/sh nova -c "/etc/init.d/nova-compute systemd-start" |'
             ' tail -n 1')
     configured.check('sh', '-ec', '''
@@ -179,11 +179,16 @@ def test_units_read_the_drop_ins(configured):
     assert 'libvirt.LibvirtDriver True 0-7 True True\n' == shown
     configured.check('sh', '-ec', r'''
         for service in nova-compute nova-scheduler; do
-            echo 'DAEMON_ARGS="$DAEMON_ARGS --config-dir=%s"' \
+            file=%s/$service.conf
+            echo "DAEMON_ARGS=\"\$DAEMON_ARGS --config-file=$file\"" \
                 >>/etc/default/$service
-        done''' % DROP_INS)
+        done
+        # Another directory that the unit reads by default.
+        mkdir /etc/nova/nova-compute.conf.d
+        printf '[nova_prio]\nenabled = false\n' \
+            >/etc/nova/nova-compute.conf.d/other.conf''' % DROP_INS)
     shown = configured.check('sh', '-ec', show)
-    assert 'prio.PriorityLibvirtDriver True 0-7 True True\n' == shown
+    assert 'prio.PriorityLibvirtDriver True 0-7 True False\n' == shown
 
 
 def test_scheduler_and_api_log_their_start_lines(configured):
