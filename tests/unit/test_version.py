@@ -4,7 +4,9 @@
 
 import configparser
 import pathlib
+import shutil
 import subprocess
+import sys
 
 from pbr import packaging
 import pytest
@@ -81,3 +83,33 @@ def test_each_later_tag_is_accepted(commit):
 def test_archive_needs_no_history(commit, tmp_path):
     (tmp_path / 'PKG-INFO').write_text('Name: %s\nVersion: 1.0.0\n' % NAME)
     assert read_version() == '1.0.0'
+
+
+@pytest.mark.parametrize('build_of,version', (
+    ('0.9.0', '0.9.0'), ('', '1.0.0~dev1')))
+def test_debian_packages_have_this_version(
+        commit, monkeypatch, tmp_path, build_of, version):
+    """In place of dpkg-buildpackage, a program keeps the changelog.
+
+    :param build_of: commit to build, '' for the work tree
+    """
+    for name in 'tools/deb', 'tools/lib.sh', 'debian/changelog':
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / '.gitignore').write_text('programs/\nout/\n')
+    git('add', '.')
+    git('commit', '-m', 'Add all files')
+    git('tag', '0.9.0')
+    commit('Sem-Ver: api-break')
+    programs = tmp_path / 'programs'
+    programs.mkdir()
+    build = programs / 'dpkg-buildpackage'
+    build.write_text('#!/bin/sh\ncp debian/changelog ../a.changes\n'
+                     'touch ../a.deb ../a.buildinfo\n')
+    build.chmod(0o755)
+    for directory in pathlib.Path(sys.executable).parent, programs:
+        monkeypatch.setenv('PATH', str(directory), prepend=':')
+    subprocess.run(['tools/deb', 'out', build_of], check=True,
+                   capture_output=True)
+    first_line = (tmp_path / 'out/a.changes').read_text().splitlines()[0]
+    assert first_line == 'nova-prio (%s) trixie; urgency=medium' % version
