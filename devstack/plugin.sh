@@ -72,11 +72,14 @@ function nova_prio_configure_scheduler {
 # A second stack.sh without clean.sh may find the aggregate of the first.
 function nova_prio_create_aggregate {
     local aggregate=(openstack --os-cloud devstack-admin aggregate)
-    if ! "${aggregate[@]}" show "$NOVA_PRIO_AGGREGATE" >/dev/null 2>&1; then
+    local hosts=""
+    if ! hosts=$("${aggregate[@]}" show --format json --column hosts \
+        "$NOVA_PRIO_AGGREGATE" 2>/dev/null); then
         "${aggregate[@]}" create --property priority_mix=true \
             "$NOVA_PRIO_AGGREGATE"
     fi
-    if is_service_enabled n-cpu; then
+    # Nova refuses a host that the aggregate has.
+    if is_service_enabled n-cpu && [[ $hosts != *"\"$(hostname)\""* ]]; then
         "${aggregate[@]}" add host "$NOVA_PRIO_AGGREGATE" "$(hostname)"
     fi
 }

@@ -19,8 +19,16 @@ set -eu
 for name in iniset iniset_multiline setup_develop sudo; do
     eval "function $name { echo $name \"\$@\"; }"
 done
-# The output of "aggregate show" is dropped.
-function openstack { echo openstack "$@"; [[ $4 != show ]]; }
+# HOSTS is the output of "aggregate show", empty without the aggregate.
+function openstack {
+    if [[ $4 != show ]]; then
+        echo openstack "$@"
+    elif [[ -n $HOSTS ]]; then
+        echo "$HOSTS"
+    else
+        return 1
+    fi
+}
 function iniget { echo "$FILTERS"; }
 function is_service_enabled { [[ " $SERVICES " == *" $1 "* ]]; }
 function die { echo "die: ${*:2}" >&2; exit 1; }
@@ -34,7 +42,8 @@ ALL = 'n-api n-cpu n-sch'
 STOCK = 'ComputeFilter,SameHostFilter,DifferentHostFilter'
 
 
-def run(*phase, services=ALL, filters=STOCK, status=0, **local_conf):
+def run(*phase, services=ALL, filters=STOCK, hosts='', status=0,
+        **local_conf):
     """Source the plug-in as DevStack does; return the calls, a list.
 
     If the status is not 0, return the lines of the errors instead.
@@ -46,7 +55,7 @@ def run(*phase, services=ALL, filters=STOCK, status=0, **local_conf):
     done = subprocess.run(
         ['bash', '-c', script], capture_output=True, text=True,
         env={'PATH': '/usr/bin:/bin', 'SERVICES': services,
-             'FILTERS': filters, **local_conf})
+             'FILTERS': filters, 'HOSTS': hosts, **local_conf})
     assert done.returncode == status, done.stdout + done.stderr
     output = done.stdout
     if status:
@@ -136,6 +145,13 @@ def test_new_aggregate_gets_the_host():
         created, admin + 'add host priority host-1']
     assert run('stack', 'test-config', services='n-api') == [created]
     assert run('stack', 'test-config', services='n-cpu') == []
+
+
+def test_aggregate_of_an_earlier_installation_is_kept():
+    assert run('stack', 'test-config', hosts='{"hosts": ["host-1"]}') == []
+    assert run('stack', 'test-config', hosts='{"hosts": ["host-12"]}') == [
+        'openstack --os-cloud devstack-admin aggregate add host priority '
+        'host-1']
 
 
 def test_clean_removes_slices_and_cgroups():
