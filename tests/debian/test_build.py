@@ -94,3 +94,19 @@ def test_host_package_prepares_an_image_and_leaves_nothing(
     assert 'wrote' in root.check(*prepare)
     root.apt('purge', 'nova-prio-host')
     assert before == root.list_files('/etc', '/usr/lib/python3')
+
+
+def test_purge_keeps_the_files_of_another_installation(built, tmp_path):
+    scripts = read_scripts(built['nova-prio-host'], tmp_path / 'control')
+    (tmp_path / 'root').mkdir()
+    root = chroot.Root(chroot.find_base('NOVA_PRIO_TEST_DEBIAN'),
+                       tmp_path / 'root')
+    (root.shared / 'postrm').write_text(scripts['postrm'])
+    root.check('sh', '-ec', '''
+        echo --low-weight 1 >/etc/nova-prio-host.conf
+        install /bin/true /usr/bin/nova-prio-host
+        sh /mnt/shared/postrm purge
+        test -e /etc/nova-prio-host.conf
+        rm /usr/bin/nova-prio-host
+        sh /mnt/shared/postrm purge
+        test ! -e /etc/nova-prio-host.conf''')
