@@ -18,6 +18,7 @@ from nova_prio.model import capacity_report
 from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import resources
 from nova_prio.virt import demand
+from nova_prio.virt import numa
 
 #: Key of the aggregate metadata that name an availability zone.
 _ZONE_KEY = 'availability_zone'
@@ -62,6 +63,12 @@ def make_host(host: host_inventory.HostRecord,
     if host.is_disabled and not report.problem:
         report = dataclasses.replace(
             report, problem='The host is disabled for priority instances.')
+    if not report.mix:
+        # They limit no instance now, but would with mix.
+        small = numa.get_small_pages(
+            objects.NUMATopology(cells=host.cells), node.memory_mb,
+            node.free_ram_mb or 0)
+        report = dataclasses.replace(report, small_pages=small)
     # What nova-compute counts as used, but no instance uses, is reserved. The
     # allocation ratio does not apply to it.
     reserved_mb = node.memory_mb_used - sum(

@@ -47,6 +47,7 @@ class Host:
     ``free_disk_gb`` is None if the disks of instances are elsewhere. A host
     that is not enabled takes no instance. ``report.problem`` must be set for a
     host with another compute driver, which takes no priority instance.
+    ``report.small_pages`` may also be set without mix, and then limit none.
     """
 
     name: str
