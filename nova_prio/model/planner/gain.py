@@ -28,8 +28,8 @@ from nova_prio.model.planner import resources
 #: Most steps in which the CPUs of a NUMA cell are divided, and most divisions
 #: for which the servers are placed.
 _MOST_STEPS, _MOST_TRIALS = 32, 8
-#: Hosts are equal if they differ by less memory.
-_STEP_MB = 1024
+#: Equal hosts may differ by this part of an amount, or by this many MB.
+_NEAR_PART, _NEAR_MB = 0.01, 1024
 _NO_ROWS = capacity.Rows(high=0, low=0, ordinary=0)
 #: Aggregate of all hosts: the question is what they would gain.
 _PRIORITY = aggregate_metadata.Aggregate('priority', {'priority_mix': 'true'})
@@ -88,32 +88,64 @@ def make_host(cpus: int, cells: int, memory_mb: int,
 
 def group_hosts(hosts: abc.Iterable[host_fit.HostFit],
                 ) -> list[first_fit.Group]:
-    """Return the groups of equal empty hosts, those with most CPUs first."""
-    numbers = collections.Counter[tuple[typing.Any, ...]]()
-    examples: dict[typing.Any, host_fit.HostFit] = {}
+    """Return the groups of equal empty hosts, those with most CPUs first.
+
+    Hosts are equal if they have as many CPUs in as many cells, and nearly the
+    same memory and disks. The first host in the order of memory stands for
+    its group.
+    """
+    by_shape = collections.defaultdict(list)
     for fit in hosts:
-        cells = []
-        for cell in fit.cells:
-            memory_mb = cell.free_memory_mb // _STEP_MB * _STEP_MB
-            cells.append(cell._replace(
-                cpus=_unite(cell.cpus), free_memory_mb=memory_mb))
-        memory_mb = fit.free_memory_mb // _STEP_MB * _STEP_MB
-        equal = fit._replace(used=_NO_ROWS, cells=tuple(cells),
-                             free_memory_mb=memory_mb)
-        cpus = _unite(fit.host.report.cpus)
-        # The first field of a HostFit is the host with its name and report.
-        key = (len(cpus.shared), memory_mb, fit.host.overcommit_mb,
-               fit.host.free_disk_gb is None, equal[1:])
-        numbers[key] += 1
-        examples.setdefault(key, equal)
-    ordered = sorted(numbers, key=lambda key: key[:3], reverse=True)
-    return [first_fit.Group(examples[key], numbers[key]) for key in ordered]
+        by_shape[_get_shape(fit)].append(fit)
+    groups: list[first_fit.Group] = []
+    for shape in sorted(by_shape, reverse=True):
+        of_shape: list[first_fit.Group] = []
+        for fit in sorted(by_shape[shape], key=_list_amounts):
+            for place, group in enumerate(of_shape):
+                if _are_near(fit, group.fit):
+                    of_shape[place] = group._replace(number=group.number + 1)
+                    break
+            else:
+                of_shape.append(first_fit.Group(fit, number=1))
+        groups += reversed(of_shape)
+    return groups
 
 
-def _unite(cpus: capacity.HostCPUs) -> capacity.HostCPUs:
-    """Return the CPUs of a host or a cell, all of them shared."""
-    return dataclasses.replace(
-        cpus, dedicated=frozenset(), shared=cpus.dedicated | cpus.shared)
+def _get_shape(fit: host_fit.HostFit) -> tuple[typing.Any, ...]:
+    """Return what equal hosts have exactly in common, to be sorted.
+
+    Which CPUs are dedicated, their ratio and mix do not matter: the CPUs are
+    divided anew.
+    """
+    page_kb = 0
+    if fit.small_pages is not None:
+        page_kb = fit.small_pages.page_kb
+    sizes = tuple([_count_cpus(cell.cpus) for cell in fit.cells])
+    return (_count_cpus(fit.host.report.cpus), sizes,
+            fit.host.free_disk_gb is None, page_kb)
+
+
+def _count_cpus(cpus: capacity.HostCPUs) -> int:
+    """Return the number of CPUs, of both kinds."""
+    return len(cpus.dedicated | cpus.shared)
+
+
+def _list_amounts(fit: host_fit.HostFit) -> list[int]:
+    """Return the amounts of an empty host in MB, its memory first."""
+    amounts = [fit.free_memory_mb, fit.host.overcommit_mb,
+               fit.free_disk_gb * 1024]
+    if fit.small_pages is not None:
+        amounts.append(fit.small_pages.free_mb)
+    for cell in fit.cells:
+        amounts += cell.free_memory_mb, cell.overcommit_mb
+    return amounts
+
+
+def _are_near(fit: host_fit.HostFit, other: host_fit.HostFit) -> bool:
+    """Return whether hosts of one shape have nearly the same amounts."""
+    pairs = zip(_list_amounts(fit), _list_amounts(other), strict=True)
+    return all(math.isclose(amount, of_other, rel_tol=_NEAR_PART,
+                            abs_tol=_NEAR_MB) for amount, of_other in pairs)
 
 
 def _make_report(
@@ -173,9 +205,8 @@ def list_divisions(groups: abc.Sequence[first_fit.Group],
     """
     largest = 0
     for group in groups:
-        cpus = group.fit.host.report.cpus
-        size = len(cpus.dedicated | cpus.shared) // (len(group.fit.cells) or 1)
-        largest = max(largest, size)
+        cpus = _count_cpus(group.fit.host.report.cpus)
+        largest = max(largest, cpus // (len(group.fit.cells) or 1))
     steps = max(min(largest, _MOST_STEPS), 1)
     divisions = []
     for step in range(steps + 1):

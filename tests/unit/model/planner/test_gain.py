@@ -2,12 +2,14 @@
 
 """The hosts that are enough without and with mix."""
 
+import dataclasses
 import decimal
 
 import hypothesis
 from hypothesis import strategies as st
 import pytest
 
+from nova_prio.model import memory_pages
 from nova_prio.model.planner import first_fit
 from nova_prio.model.planner import gain
 from tests.unit.model.planner import fleets
@@ -96,6 +98,27 @@ def test_equal_hosts_are_one_group():
     groups = gain.group_hosts(fits)
     assert [(9 * GB, 1), (4 * GB, 2)] == [
         (group.fit.free_memory_mb, group.number) for group in groups]
+
+
+def test_equal_hosts_may_be_configured_differently():
+    """Ratio, mix, CPU sets and numbers do not matter, nor a few MB or GB."""
+    fits = []
+    for number, (ratio, mix) in enumerate(
+            [(1, False), (2, False), (2, True), (3, True)]):
+        empty = gain.make_host(
+            cpus=12, cells=2, memory_mb=64 * GB - number,
+            usable_mb=64 * GB - number, disk_gb=900 + number)
+        fit = gain.configure(empty, gain.divide(
+            empty, make_setup(ratio, mix), step=number, steps=6))
+        fits.append(fit._replace(
+            host=dataclasses.replace(fit.host, overcommit_mb=number),
+            small_pages=memory_pages.SmallPages(4, 9 * GB, 9 * GB + number)))
+    group, = gain.group_hosts(fits)
+    assert (64 * GB - 3, 4) == (group.fit.free_memory_mb, group.number)
+    # The baseline may give pinned servers hosts of their own.
+    kinds = make_kinds(high=1, low=2, vcpus=6)
+    found = gain.find_fewest([group], kinds, make_setup(mix=False, ratio=1))
+    assert 2 == found.hosts
 
 
 @pytest.mark.parametrize('priority, rows', [
