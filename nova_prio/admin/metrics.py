@@ -13,14 +13,12 @@ from collections import abc
 import time
 import typing
 
-import nova.conf
 from nova import context as nova_context
 from nova import objects
 from prometheus_client import core
 
 from nova_prio.admin.audit import finding
 from nova_prio.admin.explain import judge
-from nova_prio.admin.explain import requests
 from nova_prio.admin.explain import units
 from nova_prio.admin import host_inventory
 from nova_prio.model import aggregate_metadata
@@ -82,20 +80,18 @@ _Sample = tuple[str, tuple[str, ...], float]
 def collect(context: nova_context.RequestContext,
             client: report_client.SchedulerReportClient,
             findings: abc.Iterable[finding.Finding] | None = None,
-            flavors: abc.Collection[objects.Flavor] = (),
+            requests: abc.Mapping[str, objects.RequestSpec] | None = None,
             ) -> tuple[list[core.Metric], list[str]]:
     """Measure the cloud.
 
     :param context: targets no cell
     :param findings: those of an audit, which runs when they are read; None to
         omit them
-    :param flavors: those whose new servers are counted; for each of them, the
-        code of nova-scheduler decides about all hosts, which takes time
+    :param requests: name of a flavor -> request for a new server, which is
+        counted; for each of them, the code of nova-scheduler decides about all
+        hosts, which takes time
     :returns: (families of ``METRICS``, UUIDs of the cells that do not answer)
-    :raises nova.exception.NovaException: if Nova cannot be read, or if stock
-        Nova refuses a flavor
-    :raises nova_prio.model.flavor_specs.RequestRefused: if nova-api would
-        refuse a flavor
+    :raises nova.exception.NovaException: if Nova cannot be read
     :raises nova_prio.placement.allocations.PlacementRefused: if Placement
         cannot be read
     """
@@ -107,8 +103,8 @@ def collect(context: nova_context.RequestContext,
     for host in hosts:
         if host.has_our_driver:
             samples += measure_host(host)
-    if flavors:
-        samples += _count_units(context, client, hosts, flavors)
+    if requests:
+        samples += _count_units(context, client, hosts, requests)
     if findings is not None:
         samples += _count_findings(findings)
     seconds = time.monotonic() - start_seconds
@@ -120,21 +116,19 @@ def collect(context: nova_context.RequestContext,
 def _count_units(context: nova_context.RequestContext,
                  client: report_client.SchedulerReportClient,
                  hosts: abc.Iterable[host_inventory.HostRecord],
-                 flavors: abc.Iterable[objects.Flavor],
+                 requests: abc.Mapping[str, objects.RequestSpec],
                  ) -> abc.Iterator[_Sample]:
     """Yield how many new servers of each flavor fit on each host.
 
     A Judge runs the code of nova-scheduler for a request, and places nothing.
     """
     scheduler = judge.Judge(context, client)
-    for flavor in flavors:
-        request = requests.build_request(
-            context, nova.conf.CONF, flavor, hints={}, image=None)
+    for name, request in requests.items():
         # Name of a host -> number, without the hosts that take none.
         found = units.count(scheduler, request)
         for host in hosts:
             if host.has_our_driver:
-                yield ('nova_prio_units', (host.name, flavor.name),
+                yield ('nova_prio_units', (host.name, name),
                        found.get(host.name, 0))
 
 

@@ -57,10 +57,10 @@ class Metrics(command.Command):
                 findings = None
                 if not parsed_args.no_audit:
                     findings = _audit(context, placement)
-                flavors = [controller.find_flavor(context, name)
-                           for name in dict.fromkeys(parsed_args.flavor)]
+                requests = _build_requests(
+                    self.app, context, parsed_args.flavor)
                 families, silent_cells = metrics.collect(
-                    context, placement, findings, flavors)
+                    context, placement, findings, requests)
                 report.warn_of_silent_cells(self.app, silent_cells)
                 data = _format(families)
         except exceptions.CommandError:
@@ -76,6 +76,27 @@ class Metrics(command.Command):
             self.app.stdout.write(data.decode())
         else:
             output_file.write('--output', path, data)
+
+
+def _build_requests(app, context, flavors):
+    """Return dict, name of a flavor -> RequestSpec of a new server.
+
+    A flavor that is deleted or refused must not cost the other metrics.
+
+    :param flavors: names and IDs of flavors
+    """
+    from nova_prio.admin.explain import requests
+    found = {}
+    for wanted in flavors:
+        try:
+            with controller.report_errors():
+                flavor = controller.find_flavor(context, wanted)
+                found[flavor.name] = requests.build_request(
+                    context, controller.get_conf(), flavor, hints={},
+                    image=None)
+        except exceptions.CommandError as error:
+            app.LOG.warning("Flavor '%s' is omitted: %s", wanted, error)
+    return found
 
 
 def _audit(context, placement):

@@ -112,7 +112,7 @@ class Metrics(base.FunctionalTest):
         names = {flavor: objects.Flavor.get_by_flavor_id(
             context.get_admin_context(), flavor).name for flavor in flavors}
         found = self.measure('--no-audit', '--flavor', self.high, '--flavor',
-                             names[self.low], '--flavor', self.high)
+                             names[self.low], '--flavor', names[self.high])
         for flavor in flavors:
             _, rows, _ = commands.run('capacity', 'show', '--flavor', flavor)
             self.assertEqual(
@@ -122,8 +122,11 @@ class Metrics(base.FunctionalTest):
                  if name == names[flavor]})
         self.assertEqual(
             1, found['nova_prio_units']['mix1', names[self.high]])
-        self.measure('--flavor', 'none', status=1, words=(
-            "--flavor is 'none'; allowed are"))
+        found = self.measure(
+            '--no-audit', '--flavor', 'none', '--flavor', self.low,
+            words="Flavor 'none' is omitted: --flavor is 'none'; allowed are")
+        self.assertEqual({names[self.low]}, {
+            name for _, name in found['nova_prio_units']})
         with mock.patch.object(judge.Judge, '__init__', autospec=True,
                                side_effect=exception.NovaException()):
             self.measure('--no-audit')
