@@ -91,7 +91,13 @@ def summarize(comparisons):
         if each.without.hosts and each.mixed.hosts:
             by_fraction[each.mixed.hosts / each.without.hosts] = each
     if not by_fraction:
-        return 'No host is needed, or the servers fit on none.'
+        for each in comparisons:
+            misfit = each.without.misfit or each.mixed.misfit
+            if misfit is not None:
+                return ('No division of the CPUs suits all servers: with the '
+                        'best one, %s fits on no host.'
+                        % format_server(misfit))
+        return 'No host is needed.'
     best = by_fraction[min(by_fraction)]
     worst = by_fraction[max(by_fraction)]
     text = ('Hosts that are enough with mix: at best %d instead of %d (%d %% '
@@ -103,3 +109,14 @@ def summarize(comparisons):
             worst.mixed.hosts, worst.without.hosts, worst.pinned_percent,
             worst.mixed.setup.ratio)
     return text + '.'
+
+
+def format_server(kind):
+    """Return the size of a server as a noun phrase.
+
+    :param kind: ``first_fit.Kind``
+    """
+    request = kind.needs.request
+    return 'a server of %s priority, %d vCPUs, %d MB and %d GB of disk' % (
+        request.priority or 'no', request.vcpus, request.memory_mb,
+        kind.needs.disk_gb)

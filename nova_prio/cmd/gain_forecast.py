@@ -87,13 +87,10 @@ def show_host(command, parsed_args):
     kinds = gain_input.load_demand(parsed_args.demand)
     misfits = planner.find_misfits(groups, kinds, ratios)
     if misfits:
-        needs = misfits[0].needs
-        request = needs.request
         raise exceptions.CommandError(
-            "--demand is '%s': a %s-priority server of %d vCPUs, %d MB and %d "
-            'GB of disk does not fit on an empty host, or on one of its NUMA '
-            'cells.' % (parsed_args.demand, request.priority, request.vcpus,
-                        request.memory_mb, needs.disk_gb))
+            "--demand is '%s': %s does not fit on an empty host, or on one of "
+            'its NUMA cells.' % (
+                parsed_args.demand, gain_answers.format_server(misfits[0])))
     # load_demand has returned all servers once with high priority, and once
     # with low priority. Count them once.
     vcpus = planner.count_vcpus(kinds)[capacity.HIGH]

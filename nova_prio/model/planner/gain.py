@@ -49,7 +49,8 @@ class Answer(typing.NamedTuple):
     are those of the first host. They are None without such a division, and if
     the pinned servers have hosts of their own. No arrangement that was tried
     needs fewer hosts than ``least``. ``limit`` is the resource of which the
-    hosts have least to spare.
+    hosts have least to spare. Without ``hosts``, ``misfit`` are servers that
+    do not fit with the division that needs the fewest hosts for the others.
     """
 
     setup: Setup
@@ -57,6 +58,7 @@ class Answer(typing.NamedTuple):
     hosts: int | None
     least: float
     limit: str
+    misfit: first_fit.Kind | None = None
 
 
 def make_host(cpus: int, cells: int, memory_mb: int,
@@ -261,12 +263,14 @@ def find_fewest(groups: abc.Sequence[first_fit.Group],
     Those with the smallest lower bounds of the number of hosts are tried.
 
     :param kinds: the servers, each a number of equal ones
-    :param groups: all hosts, which are at least one. More hosts like the first
-        one are used after them, if they are not enough.
+    :param groups: all hosts, which are at least one. More hosts like those of
+        each group are used after them, if they are not enough.
     """
     # Each server needs at most one more host.
     more = sum(kind.number for kind in kinds)
-    supply = [*groups, groups[0]._replace(number=more)]
+    supply = list(groups)
+    for group in groups:
+        supply.append(group._replace(number=more))
     divisions = list_divisions(supply, setup)
     trials = []
     for number, division in enumerate(divisions):
@@ -290,7 +294,20 @@ def find_fewest(groups: abc.Sequence[first_fit.Group],
     # only shared ones.
     if not setup.mix and len(groups) == 1:
         best = _separate(divisions[-1], divisions[0], kinds, best)
+    if best.hosts is None and trials:
+        best = best._replace(misfit=_find_misfit(trials[0][2], kinds))
     return best
+
+
+def _find_misfit(groups: abc.Iterable[first_fit.Group],
+                 kinds: abc.Iterable[first_fit.Kind],
+                 ) -> first_fit.Kind | None:
+    """Return the first servers that fit on none of some empty hosts."""
+    for kind in kinds:
+        if all(group.fit.choose_cells(kind.needs) is None
+               for group in groups):
+            return kind
+    return None
 
 
 def _separate(dedicated: abc.Sequence[first_fit.Group],
@@ -348,10 +365,23 @@ def change_priority(needs: resources.Needs,
 
 def grow(kinds: abc.Iterable[first_fit.Kind],
          percent: decimal.Decimal) -> list[first_fit.Kind]:
-    """Return the servers, more of each kind by some percent."""
+    """Return the servers, more of them by some percent.
+
+    Their sum is rounded up, and the number of each kind to a neighbour.
+    """
     factor = 1 + fractions.Fraction(percent) / 100
-    return [kind._replace(number=math.ceil(kind.number * factor))
-            for kind in kinds]
+    exact = [(kind, kind.number * factor) for kind in kinds]
+    grown = [kind._replace(number=math.floor(number))
+             for kind, number in exact]
+    missing = math.ceil(sum(number for _, number in exact)) - sum(
+        kind.number for kind in grown)
+    # Those with the largest remainders get one more.
+    places = sorted(range(len(exact)), reverse=True,
+                    key=lambda place: exact[place][1] % 1)
+    for place in places[:missing]:
+        kind = grown[place]
+        grown[place] = kind._replace(number=kind.number + 1)
+    return grown
 
 
 def count_vcpus(kinds: abc.Iterable[first_fit.Kind]) -> dict[str, int]:

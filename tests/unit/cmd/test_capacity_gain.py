@@ -8,6 +8,7 @@ import json
 from lxml import html
 import pytest
 
+from nova_prio.cmd import gain_forecast
 from nova_prio.cmd import gain_input
 from nova_prio.cmd import main
 from nova_prio.model.planner import first_fit
@@ -82,7 +83,24 @@ def test_no_servers_is_an_answer(run, demand):
         demand('{servers: 0, sizes: []}'))
     assert 0 == status
     assert {0} == {row['Hosts'] for row in json.loads(out)}
-    assert 'No host is needed' in err
+    assert 'No host is needed.' in err
+
+
+def test_servers_that_no_division_suits_are_named(run, demand):
+    """Each server needs all CPUs of a cell, or all dedicated with mix."""
+    needs = gain_input.load_demand(demand(
+        '{servers: 1, sizes: [%s]}' % SIZE.replace('4', '12', 1)))
+    answers = []
+    for mix in False, True:
+        answers.append(gain.find_fewest(
+            [first_fit.Group(gain.make_host(
+                cpus=12, cells=1, memory_mb=number * 9999,
+                usable_mb=number * 9999, disk_gb=None), number=1)
+             for number in (1, 2)], needs,
+            gain.Setup(decimal.Decimal(2), mix)))
+    assert ('No division of the CPUs suits all servers: with the best one, a '
+            'server of high priority, 12 vCPUs, 1024 MB and 0 GB of disk '
+            'fits on no host.') == gain_forecast._summarize([(50, *answers)])
 
 
 @pytest.mark.parametrize('host, expected', [
@@ -97,9 +115,9 @@ def test_no_servers_is_an_answer(run, demand):
     ('cpus=12,memory=64G,cells=5', "cells of --host is '5'; allowed are div"),
     ('cpus=12,memory=64G,reserved=64G', '--host leaves 0 MB of 65536 MB for'),
     ('cpus=12,memory=64G,small-pages=65G', '--host leaves 66560 MB of 65536'),
-    ('cpus=4,memory=64G,cells=2', 'a high-priority server of 4 vCPUs, 1024 M'),
-    ('cpus=12,memory=900M', 'a high-priority server of 4 vCPUs, 1024 MB and'),
-    ('cpus=12,memory=9G,small-pages=1G,reserved=1M', 'of 4 vCPUs, 1024 MB'),
+    ('cpus=4,memory=64G,cells=2', 'a server of high priority, 4 vCPUs, 1024'),
+    ('cpus=12,memory=900M', 'a server of high priority, 4 vCPUs, 1024 MB'),
+    ('cpus=12,memory=9G,small-pages=1G,reserved=1M', '4 vCPUs, 1024 MB'),
 ])
 def test_wrong_hosts_are_refused(run, demand, host, expected):
     status, out, err = run('--host', host, '--demand', demand(

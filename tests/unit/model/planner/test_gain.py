@@ -62,8 +62,9 @@ def test_pinned_servers_may_have_hosts_of_their_own():
     assert (2, 2, None) == (found.hosts, found.least, found.cpus)
     # Different hosts are not divided like this.
     groups = make_groups() + make_groups(memory_mb=900)
-    assert gain.find_fewest(
-        groups, kinds, make_setup(mix=False)).hosts is None
+    found = gain.find_fewest(groups, kinds, make_setup(mix=False))
+    assert found.hosts is None
+    assert found.misfit in kinds
 
 
 def test_no_servers_need_no_hosts():
@@ -76,6 +77,21 @@ def test_more_hosts_than_there_are():
     found = gain.find_fewest(groups, make_kinds(high=20), make_setup())
     # Two of 4 vCPUs fit on each; 11 dedicated CPUs would suit smaller ones.
     assert (10, 8) == (found.hosts, found.least)
+
+
+def test_more_hosts_are_like_each_of_them():
+    """Only the second host has the memory, and there is one of them."""
+    groups = make_groups(cpus=16) + make_groups(memory_mb=5000)
+    found = gain.find_fewest(
+        groups, make_kinds(low=3, memory_mb=4000), make_setup(mix=False))
+    assert (3, None) == (found.hosts, found.misfit)
+
+
+def test_growth_is_that_of_all_servers():
+    """Of 21 sizes, one server each, 5 percent more are 22.05 servers."""
+    kinds = make_kinds(low=1) * 21
+    grown = gain.grow(kinds, decimal.Decimal(5))
+    assert 23 == sum(kind.number for kind in grown)
 
 
 def test_misfits_are_found():
