@@ -13,6 +13,7 @@ from collections import abc
 import typing
 
 from nova import objects
+from nova.objects import fields
 
 from nova_prio.admin.explain import units
 from nova_prio.admin.fleet import guests
@@ -61,6 +62,30 @@ def make_flavor_needs(flavor: objects.Flavor,
         flavor, objects.ImageMeta.from_dict({}), hints)
     return guests.make_needs(own_flavor, topology, is_volume_backed=False,
                              aggregates=frozenset())
+
+
+def find_unusable(names: abc.Iterable[str],
+                  hosts: abc.Iterable[host_inventory.HostRecord],
+                  ) -> dict[str, str]:
+    """Return the hosts of which a forecast cannot count the servers anew.
+
+    :param names: names of the hosts to check
+    :param hosts: all hosts of the cloud
+    :returns: dict, name of a host -> reason, a clause such as "is down"
+    """
+    by_name = collections.defaultdict(list)
+    for host in hosts:
+        by_name[host.name].append(host)
+    reasons = {}
+    for name in names:
+        found = by_name[name]
+        if len(found) != 1:
+            reasons[name] = 'has %d compute nodes, not one' % len(found)
+        elif found[0].node.hypervisor_type == fields.HVType.IRONIC:
+            reasons[name] = 'is for bare metal servers'
+        elif not found[0].is_up:
+            reasons[name] = 'is down'
+    return reasons
 
 
 def measure_empty(cloud: fleet_cloud.CloudFleet,

@@ -109,9 +109,21 @@ def show_cloud(command, context, parsed_args, names):
     """
     from nova_prio.admin.fleet import cloud
     from nova_prio.admin import gain as servers
+    from nova_prio.admin import host_inventory
     ratios = _parse_ratios(parsed_args)
     growth = report.get_number(
         parsed_args, 'growth', least=0, most=10000, parse=_parse_percent) or 0
+    if not parsed_args.hosts:
+        listed, _ = host_inventory.list_hosts(context)
+        unusable = servers.find_unusable(names, listed)
+        for name, reason in unusable.items():
+            command.app.LOG.warning(
+                'Host %s is omitted with its servers: it %s.', name, reason)
+        names = [name for name in names if name not in unusable]
+        if not names:
+            raise exceptions.CommandError(
+                '--what-if has no hosts; give some with one compute node, '
+                'which is up.')
     fleet = cloud.read_fleet(context, controller.make_placement_client())
     report.warn_of_silent_cells(command.app, fleet.silent_cells)
     hosts = fleet.list_empty_hosts(names)
