@@ -145,3 +145,9 @@ class WhatIf(base.FunctionalTest):
         rows = self.what_if(
             'mix1', 'stock1', '--ratio', '2', '--low', self.low)
         self.assertEqual([2, 2], [row[5] for row in rows])
+        service, = self.api.get_services(host='stock1', binary='nova-compute')
+        self.api.put_service_force_down(service['id'], True)
+        self.what_if('--all', '--ratio', '2', '--low', 'all')
+        self.assertIn('Host stock1 is omitted with its servers: it is down.',
+                      self.said)
+        self.assertIn('Hosts now: 1.', self.said)

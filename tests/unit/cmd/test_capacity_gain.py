@@ -8,7 +8,7 @@ import json
 from lxml import html
 import pytest
 
-from nova_prio.cmd import gain_forecast
+from nova_prio.cmd import gain_answers
 from nova_prio.cmd import gain_input
 from nova_prio.cmd import main
 from nova_prio.model.planner import first_fit
@@ -100,7 +100,8 @@ def test_servers_that_no_division_suits_are_named(run, demand):
             gain.Setup(decimal.Decimal(2), mix)))
     assert ('No division of the CPUs suits all servers: with the best one, a '
             'server of high priority, 12 vCPUs, 1024 MB and 0 GB of disk '
-            'fits on no host.') == gain_forecast._summarize([(50, *answers)])
+            'fits on no host.') == gain_answers.summarize([
+                gain_answers.Comparison(50, *answers)])
 
 
 @pytest.mark.parametrize('host, expected', [
