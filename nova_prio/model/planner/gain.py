@@ -71,18 +71,15 @@ def make_host(cpus: int, cells: int, memory_mb: int,
     :param disk_gb: None if disks do not limit the servers
     """
     size = cpus // cells
-    ratio = capacity.parse_ratio(1)
+    of_host = capacity.HostCPUs(
+        dedicated=frozenset(), shared=frozenset(range(cpus)),
+        ratio=capacity.parse_ratio(1), mix=False)
     all_cells = []
     for first in range(0, cpus, size):
-        own = capacity.HostCPUs(
-            dedicated=frozenset(),
-            shared=frozenset(range(first, first + size)), ratio=ratio,
-            mix=False)
+        own = dataclasses.replace(
+            of_host, shared=frozenset(range(first, first + size)))
         all_cells.append(resources.Cell(
             cpus=own, used=_NO_ROWS, free_memory_mb=memory_mb // cells))
-    of_host = capacity.HostCPUs(
-        dedicated=frozenset(), shared=frozenset(range(cpus)), ratio=ratio,
-        mix=False)
     return host_fit.HostFit.from_host(resources.Host(
         name='', report=_make_report(of_host), free_memory_mb=usable_mb,
         free_disk_gb=disk_gb, cells=tuple(all_cells)))
@@ -241,18 +238,18 @@ def find_misfits(groups: abc.Sequence[first_fit.Group],
     by_setup = []
     for ratio in ratios:
         for mix in False, True:
-            fits = []
+            divided: list[first_fit.Group] = []
             for division in list_divisions(groups, Setup(ratio, mix)):
-                fits += [group.fit for group in division]
-            by_setup.append(fits)
-    misfits = []
-    for kind in kinds:
-        for fits in by_setup:
-            # choose_cells returns None if the server does not fit.
-            if all(fit.choose_cells(kind.needs) is None for fit in fits):
-                misfits.append(kind)
-                break
-    return misfits
+                divided += division
+            by_setup.append(divided)
+    return [kind for kind in kinds
+            if any(_fits_on_none(kind, divided) for divided in by_setup)]
+
+
+def _fits_on_none(kind: first_fit.Kind,
+                  groups: abc.Iterable[first_fit.Group]) -> bool:
+    """Return whether a server fits on none of some empty hosts."""
+    return all(group.fit.choose_cells(kind.needs) is None for group in groups)
 
 
 def find_fewest(groups: abc.Sequence[first_fit.Group],
@@ -295,19 +292,10 @@ def find_fewest(groups: abc.Sequence[first_fit.Group],
     if not setup.mix and len(groups) == 1:
         best = _separate(divisions[-1], divisions[0], kinds, best)
     if best.hosts is None and trials:
-        best = best._replace(misfit=_find_misfit(trials[0][2], kinds))
+        _, _, division = trials[0]
+        best = best._replace(misfit=next(
+            (kind for kind in kinds if _fits_on_none(kind, division)), None))
     return best
-
-
-def _find_misfit(groups: abc.Iterable[first_fit.Group],
-                 kinds: abc.Iterable[first_fit.Kind],
-                 ) -> first_fit.Kind | None:
-    """Return the first servers that fit on none of some empty hosts."""
-    for kind in kinds:
-        if all(group.fit.choose_cells(kind.needs) is None
-               for group in groups):
-            return kind
-    return None
 
 
 def _separate(dedicated: abc.Sequence[first_fit.Group],
@@ -398,9 +386,8 @@ def change_share(kinds: abc.Sequence[first_fit.Kind], vcpus: int,
                  percent: int) -> list[first_fit.Kind]:
     """Return servers with another part of high-priority vCPUs.
 
-    Only the numbers of the servers with a priority change.
-    The sizes of each priority keep their shares. Both priorities must have
-    servers.
+    Only the numbers of the servers with a priority change. The sizes of each
+    priority keep their shares. Both priorities must have servers.
 
     :param kinds: the servers, each a number of equal ones
     :param vcpus: the vCPUs of all servers with a priority
