@@ -48,8 +48,9 @@ class Document:
 
     ``hosts``, ``flavors``, ``images`` and ``server_groups`` are lists of
     dicts with all keys of their rules, ``steps`` is a list of
-    :class:`nova_prio_scenario.verbs.Step`. ``affinity_domains`` is the option
-    of nova-scheduler, a list of texts. ``description`` is a text or None.
+    :class:`nova_prio_scenario.verbs.ScenarioStep`. ``affinity_domains`` is the
+    option of nova-scheduler, a list of texts. ``description`` is a text or
+    None.
 
     :param text: YAML
     :param name: name of the file in the errors
@@ -161,10 +162,13 @@ class Document:
 
 
 def _make_step(step):
-    """Return the verbs.Step of a step in the file, a dict with one verb."""
+    """Return the verbs.ScenarioStep of a step in the file.
+
+    :param step: dict with one verb
+    """
     name, = step.keys() - {'expect'}
     args = schema.with_defaults(verbs.VERBS[name].properties, step[name])
-    return verbs.Step(name=name, args=args, expect=step.get('expect'))
+    return verbs.ScenarioStep(name=name, args=args, expect=step.get('expect'))
 
 
 def _complete_items(value, key):

@@ -56,7 +56,7 @@ class Recorder:
         for name, faults in result.list_faults(servers, host_faults):
             if number in faults:
                 faults_of_step[name] = faults[number]
-        self._steps.append(content.Step(
+        self._steps.append(content.PageStep(
             hosts=hosts, title=title, outcome=outcome,
             refusals=group_refusals(faults_of_step),
             unplaced=guests.get(None, [])))
@@ -72,8 +72,8 @@ class Recorder:
 
 
 def make_guest(server):
-    """Return the ``content.Guest`` of a result.Server."""
-    return content.Guest(
+    """Return the ``content.GuestOnPage`` of a result.Server."""
+    return content.GuestOnPage(
         name=server.name, uuid=server.id or '', row=server.row,
         state=server.status, pinned=frozenset(server.pinned_on),
         floating=server.floats_on, is_stopped=server.status == 'SHUTOFF')
@@ -83,7 +83,7 @@ def make_host(host, guests, pinned):
     """Return the ``content.HostSection`` of a host.
 
     :param host: dict, the host in the scenario file and in the result
-    :param guests: list of ``content.Guest``
+    :param guests: list of ``content.GuestOnPage``
     :param pinned: frozenset, the CPUs that Nova counts as pinned
     """
     problems = []
@@ -144,7 +144,9 @@ def _parse_set(text):
 
 
 def make_rows(classes):
-    """Return name of a row -> ``content.Row``; empty without ``classes``.
+    """Return the vCPUs of each row: its name -> ``provider_rows.Row``.
+
+    The result is empty without ``classes``.
 
     :param classes: dict, see ``stage.Stage.get_host``; None for a host with
         another compute driver

@@ -140,7 +140,7 @@ def list_servers(args):
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class ScenarioStep:
     """One step of a scenario.
 
     ``name`` is the name of its verb, ``args`` a dict of all keys of the verb

@@ -24,7 +24,7 @@ TABLE = ['High Sold/Sellable (Left)', 'Low Sold/Sellable (Left)',
          'Ordinary Sold/Sellable (Left)']
 
 
-class Show(report.Report):
+class ShowCapacity(report.Report):
     """List the sold, sellable and remaining vCPUs of hosts.
 
     The numbers are those of the last report of each nova-compute, for three
@@ -203,7 +203,7 @@ def _sum_up(hosts, units, parsed_args):
 
     :param hosts: list of ``HostRecord``
     :param units: dict, name of a host -> number of instances
-    :returns: dict, name of a host or aggregate -> ``content.Aggregate``
+    :returns: dict, name of a host or aggregate -> ``content.Sum``
     """
     sums = {}
     for host in hosts:
@@ -247,7 +247,7 @@ def _format_row(row):
 
     The text is red if more are sold than the host may sell.
 
-    :param row: ``content.Row``
+    :param row: ``provider_rows.Row``
     """
     text = '%d/%d (%d)' % (row.sold, row.sellable, row.left)
     return tables.ColoredText(text, colors.RED) if row.is_oversold else text

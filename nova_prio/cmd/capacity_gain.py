@@ -31,7 +31,7 @@ _NEEDS = {
     '--html': ('--demand', '--what-if')}
 
 
-class Gain(report.Report):
+class ShowGain(report.Report):
     """List what hosts gain by mix, or how many hosts mix would save.
 
     For each host, compare the sellable low-priority vCPUs with and without

@@ -13,7 +13,7 @@ from nova_prio.cmd import report
 from nova_prio.model import maturity
 
 
-class Compile(show.ShowOne):
+class CompileFlavor(show.ShowOne):
     """Show the CPUs that a flavor gives, before it is created.
 
     Show the flavor that nova-api would embed in an instance, the vCPUs and

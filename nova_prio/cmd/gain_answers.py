@@ -22,8 +22,8 @@ class Comparison(typing.NamedTuple):
     """
 
     pinned_percent: int
-    without: gain.Answer
-    mixed: gain.Answer
+    without: gain.Forecast
+    mixed: gain.Forecast
 
 
 def make_rows(comparisons):

@@ -83,7 +83,7 @@ def show_host(command, parsed_args):
         return command.end(report.CLEAN, 'Choose the line that sells enough.')
     host = gain_input.parse_host(parsed_args.host, ('cpus', 'memory'))
     # The planner adds hosts like this one until they are enough.
-    groups = [first_fit.Group(host, number=1)]
+    groups = [first_fit.HostGroup(host, number=1)]
     kinds = gain_input.load_demand(parsed_args.demand)
     misfits = planner.find_misfits(groups, kinds, ratios)
     if misfits:
@@ -208,7 +208,7 @@ def _compare(groups, kinds, pinned_percent, ratios):
 
     Mix lets low-priority servers run on the dedicated CPUs of a host too.
 
-    :param groups: list of ``first_fit.Group``, each a number of equal hosts
+    :param groups: list of ``first_fit.HostGroup``, numbers of equal hosts
     :param kinds: list of ``first_fit.Kind``, each a number of equal servers
     :param pinned_percent: the part of their vCPUs that is pinned
     :param ratios: list of Decimal
@@ -228,7 +228,7 @@ def _compare(groups, kinds, pinned_percent, ratios):
 def _compare_shares(groups, kinds, vcpus, ratios):
     """Return what :func:`_compare` returns for other parts of pinned vCPUs.
 
-    :param groups: list of ``first_fit.Group``, each a number of equal hosts
+    :param groups: list of ``first_fit.HostGroup``, numbers of equal hosts
     :param kinds: list of ``first_fit.Kind``, each a number of equal servers;
         their numbers are changed to reach each part
     :param vcpus: number of vCPUs of the servers with a priority; 0 if there
@@ -255,7 +255,7 @@ def _show(command, parsed_args, comparisons, plotted, assumption):
     if parsed_args.html:
         from nova_prio.admin.page import gain as gain_page
         from nova_prio.admin.page import render
-        page = gain_page.Page(
+        page = gain_page.GainPage(
             title='Hosts with and without mix', lead=[last_line],
             plots=gain_answers.make_plots(plotted), columns=columns,
             rows=gain_answers.make_rows(plotted))

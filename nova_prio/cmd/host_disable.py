@@ -22,7 +22,7 @@ MUST_LEAVE, RESTORE_OPTIONS = 'instances must leave', 'restore options'
 RESTORED, ENABLED, DRY_RUN = 'restored', 'enabled', 'not changed'
 
 
-class Disable(report.Report):
+class DisableHost(report.Report):
     """Remove co-location from hosts, step by step.
 
     This is not for maintenance: "host drain" empties a host that keeps
@@ -232,7 +232,7 @@ def _format_options(plan):
     return ' (%s)' % ', '.join(options)
 
 
-class Enable(report.Report):
+class EnableHost(report.Report):
     """Enable hosts for priority instances again, after "host disable".
 
     For several hosts, list one line for each host. This is not the end of

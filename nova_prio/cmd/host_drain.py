@@ -18,7 +18,7 @@ from nova_prio.model.planner import fleet
 from nova_prio_host import command as host_command
 
 
-class Drain(report.Report):
+class DrainHost(report.Report):
     """Move all instances away from hosts, for maintenance.
 
     List where the instances can go, disable the nova-compute services, and

@@ -19,7 +19,7 @@ from nova_prio.cmd import tables
 from nova_prio_host import command as host_command
 
 
-class Plan(report.Report):
+class PlanHost(report.Report):
     """Show the effect of other CPU sets, ratio and mix on hosts.
 
     Nothing is changed. List as they are and as they would be: options,

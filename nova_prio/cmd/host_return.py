@@ -10,7 +10,7 @@ from nova_prio.cmd import nova_api
 from nova_prio.cmd import report
 
 
-class Return(report.Report):
+class ReturnHost(report.Report):
     """Let hosts take instances again, after "host drain".
 
     Wait for a heartbeat of nova-compute, and compare the state of each host as

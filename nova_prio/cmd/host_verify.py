@@ -9,7 +9,7 @@ from nova_prio.cmd import host_selection
 from nova_prio.cmd import report
 
 
-class Verify(report.Report):
+class VerifyHost(report.Report):
     """Compare the state of hosts with their plans.
 
     For each item, list the value in the plan, in Placement, in the report of

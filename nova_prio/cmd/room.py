@@ -19,7 +19,7 @@ PREEMPTION = (
     'frees nothing.')
 
 
-class Plan(report.Report):
+class PlanRoom(report.Report):
     """List the moves after which new servers of a flavor fit.
 
     The moves with the least harm come first: live migration before cold
@@ -62,7 +62,7 @@ class Plan(report.Report):
                 context, '--aggregate', parsed_args.aggregate,
                 allowed='names of aggregates with computes')
         number = parsed_args.count
-        room = room_module.Room(
+        room = room_module.RoomPlan(
             context, controller.make_placement_client(), flavor=flavor,
             number=number, aggregate=parsed_args.aggregate)
         room.refresh()

@@ -9,6 +9,8 @@ be too large, by less than the allocation ratio
 not tell the class of an instance, so there is no ordinary row.
 """
 
+from __future__ import annotations
+
 from collections import abc
 import typing
 
@@ -29,6 +31,25 @@ class Row(typing.NamedTuple):
     sold: int
     sellable: int
     left: int
+
+    @property
+    def is_oversold(self) -> bool:
+        """Whether more vCPUs are sold than the row may sell."""
+        return self.sold > self.sellable
+
+    @property
+    def sold_percent(self) -> float:
+        """The sold part of the vCPUs of the row, from 0 to 100."""
+        # A row that may sell nothing is full if anything is sold.
+        if self.sellable <= 0:
+            return 100 if self.sold else 0
+        return round(min(self.sold / self.sellable, 1) * 100, 1)
+
+    def add(self, other: Row) -> Row:
+        """Return the sum of two rows."""
+        return Row(sold=self.sold + other.sold,
+                   sellable=self.sellable + other.sellable,
+                   left=self.left + other.left)
 
 
 def get_row(name: str, inventories: Inventories,

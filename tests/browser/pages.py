@@ -63,7 +63,7 @@ def make_host(number, cpus=12):
 
 def _make_guest(name, number, index, row, pinned=(), floating=()):
     """Return a server of a host."""
-    return content.Guest(
+    return content.GuestOnPage(
         name='%s-%d-%d' % (name, number, index),
         uuid='%08x-0000-4000-8000-%s%06d' % (number, row[:3].encode().hex(),
                                              index),

@@ -16,6 +16,7 @@ from selenium.webdriver.common import keys
 from selenium.webdriver.support import ui
 
 from nova_prio.admin.page import content
+from nova_prio.model import provider_rows
 from tests.browser import chromium
 from tests.browser import pages
 
@@ -284,14 +285,14 @@ def test_narrow_screen_needs_no_horizontal_scrolling(name, request):
 
 def open_uneven_hosts(open_page):
     """Open a page of hosts of 16 CPUs with numbers of different lengths."""
-    rows = {name: content.Row(4, 8, 4)
+    rows = {name: provider_rows.Row(4, 8, 4)
             for name in ('high', 'low', 'ordinary')}
     hosts = [dataclasses.replace(
         pages.make_host(number, 16), rows={
-            **rows, 'low': content.Row(number, 16000, left)})
+            **rows, 'low': provider_rows.Row(number, 16000, left)})
         for number, left in enumerate((0, 15000))]
     open_page(content.Page(
-        title='Capacity', data=[], steps=[content.Step(hosts)]))
+        title='Capacity', data=[], steps=[content.PageStep(hosts)]))
 
 
 @pytest.mark.parametrize('width', [1280, 400, 360])
@@ -345,9 +346,9 @@ def test_hostile_names_run_no_script(open_page, browser):
     name += '=\'document.title = "bad"\'>'
     host = pages.make_host(1)
     open_page(content.Page(title='Capacity', data=[name], steps=[
-        content.Step([content.HostSection(**{
+        content.PageStep([content.HostSection(**{
             **vars(host), 'name': name, 'aggregates': [name],
-            'guests': [content.Guest(**{
+            'guests': [content.GuestOnPage(**{
                 **vars(host.guests[0]), 'name': name})]})])]))
     assert 'Capacity' == browser.title
     assert [name] == get_hosts(browser)
@@ -355,7 +356,7 @@ def test_hostile_names_run_no_script(open_page, browser):
 
 def test_thousand_hosts_are_searched_at_once(open_page, browser):
     open_page(content.Page(
-        title='Capacity', data=[], flavor='high-8', steps=[content.Step(
+        title='Capacity', data=[], flavor='high-8', steps=[content.PageStep(
             [pages.make_host(number, 96) for number in range(1000)])]))
     started_at = time.monotonic()
     search(browser, 'db-777-0')

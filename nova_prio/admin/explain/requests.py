@@ -33,7 +33,7 @@ class ImageUnreadable(Exception):
     """The image cannot be read; the text is the cause, without a period."""
 
 
-class Server(typing.NamedTuple):
+class ServerRequest(typing.NamedTuple):
     """A server.
 
     ``spec`` is the request for the next move of the server or, if it was never
@@ -46,7 +46,8 @@ class Server(typing.NamedTuple):
     fault: str | None = None
 
 
-def read_server(context: nova_context.RequestContext, uuid: str) -> Server:
+def read_server(context: nova_context.RequestContext,
+                uuid: str) -> ServerRequest:
     """Return a server with its request.
 
     :raises ServerRefused: if the server is unknown, or if its cell does not
@@ -66,15 +67,15 @@ def read_server(context: nova_context.RequestContext, uuid: str) -> Server:
             "SERVER is '%s', in a cell that does not answer. Check the "
             'database of the cell.' % uuid) from error
     except host_view.NotScheduledYet:
-        return Server(_make_new(spec))
+        return ServerRequest(_make_new(spec))
     fault = None
     if instance.vm_state == 'error':
         fault = instance.fault and instance.fault.message
         if instance.host is None:
             # No host has taken it, so that there is nothing to move.
-            return Server(_make_new(spec), fault=fault)
-    return Server(spec=_make_move(context, spec, instance),
-                  host=instance.host, fault=fault)
+            return ServerRequest(_make_new(spec), fault=fault)
+    return ServerRequest(spec=_make_move(context, spec, instance),
+                         host=instance.host, fault=fault)
 
 
 def read_instance(context: nova_context.RequestContext,

@@ -26,7 +26,7 @@ COLUMNS = ('Instance', 'Class', 'Way', 'Source', 'Destination', 'State',
            'Reason', 'Instance Name')
 
 
-class Row(typing.NamedTuple):
+class DrainRow(typing.NamedTuple):
     """An instance that must leave; the fields are those of COLUMNS."""
 
     uuid: str
@@ -39,7 +39,7 @@ class Row(typing.NamedTuple):
     name: str
 
 
-def list_rows(drain: drain_module.Drain) -> abc.Iterator[Row]:
+def list_rows(drain: drain_module.Drain) -> abc.Iterator[DrainRow]:
     """Yield the planned moves, and each instance that is left.
 
     Also yield the open migrations of other instances, which keep the hosts
@@ -78,7 +78,7 @@ def list_rows(drain: drain_module.Drain) -> abc.Iterator[Row]:
 
 
 def _make_row(drain: drain_module.Drain, move: planner_fleet.Move, state: str,
-              reason: str) -> Row:
+              reason: str) -> DrainRow:
     """Return the row of a move, whose instance may be unknown.
 
     :param state: 'planned', 'left' (the command cannot move it) or 'running'
@@ -89,7 +89,7 @@ def _make_row(drain: drain_module.Drain, move: planner_fleet.Move, state: str,
     details = drain.cloud.details.get(move.uuid)
     if details is not None:
         class_name, name = details.class_name, details.name
-    return Row(
+    return DrainRow(
         uuid=move.uuid, class_name=class_name, way=move.way,
         source=move.source, destination=move.destination or '', state=state,
         reason=reason, name=name)

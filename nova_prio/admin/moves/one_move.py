@@ -179,7 +179,7 @@ class OneMove:
             if host != self.move.source:
                 self.move = self.move._replace(destination=host)
 
-    def _was_accepted(self, server: servers_module.Server) -> bool:
+    def _was_accepted(self, server: servers_module.ServerState) -> bool:
         """Return whether Nova accepted a request whose answer was lost.
 
         The server shows it, or Nova has recorded a new request.
@@ -217,7 +217,7 @@ class OneMove:
             if host is not None and not self.servers.is_up(host):
                 self._end(STUCK, _describe_down(host))
 
-    def _end_elsewhere(self, server: servers_module.Server) -> None:
+    def _end_elsewhere(self, server: servers_module.ServerState) -> None:
         """End the move of a server that has left its source host."""
         if self._has_open_destination and server.host is not None:
             self.move = self.move._replace(destination=server.host)
@@ -231,7 +231,7 @@ class OneMove:
         else:
             self._end(SURPRISE, 'it is on host %s' % server.host)
 
-    def _read(self) -> servers_module.Server | None:
+    def _read(self) -> servers_module.ServerState | None:
         """Return the server; if it does not exist, end the move."""
         server = self.servers.read(self.move.uuid)
         if server is None:

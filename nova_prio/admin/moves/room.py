@@ -45,7 +45,7 @@ _ATTEMPTS = [planner_fleet.WAYS[:1], planner_fleet.WAYS[:2],
 
 
 @dataclasses.dataclass(eq=False)
-class Room:
+class RoomPlan:
     """The moves after which a number of new instances fit.
 
     ``aggregate`` is the name of an aggregate that they must use, or None.

@@ -22,7 +22,7 @@ _ACTIONS = {fleet.LIVE: 'live-migration', fleet.COLD: 'migrate',
             fleet.SHELVE: 'shelve'}
 
 
-class Server(typing.NamedTuple):
+class ServerState(typing.NamedTuple):
     """A server; ``host`` is None if it is on no host."""
 
     host: str | None
@@ -37,7 +37,7 @@ class Servers:
         self._client = client
         self._are_up: dict[str, bool] = {}
 
-    def read(self, uuid: str) -> Server | None:
+    def read(self, uuid: str) -> ServerState | None:
         """Return a server, or None if it does not exist.
 
         :raises APIRefused, APIUnavailable: also by the other methods
@@ -52,9 +52,9 @@ class Servers:
             raise nova_client.APIRefused(
                 "Nova's API hides the hosts of servers: give the credentials "
                 'of an administrator', http.HTTPStatus.FORBIDDEN)
-        return Server(host=body['OS-EXT-SRV-ATTR:host'],
-                      status=body['status'],
-                      task_state=body['OS-EXT-STS:task_state'])
+        return ServerState(host=body['OS-EXT-SRV-ATTR:host'],
+                           status=body['status'],
+                           task_state=body['OS-EXT-STS:task_state'])
 
     def start(self, move: fleet.Move) -> None:
         """Start a move."""

@@ -32,7 +32,7 @@ if typing.TYPE_CHECKING:
 _OWN_FIELDS = ('id', 'instance_uuid', 'security_groups')
 
 
-class Obstacle(typing.NamedTuple):
+class RefusedMove(typing.NamedTuple):
     """A refusal of a planned move; the UUID of a new instance is None."""
 
     uuid: str | None
@@ -94,7 +94,7 @@ class Verdicts:
                 if each.host != self._hosts[uuid]]
 
     def check(self, plan: planner.Plan,
-              wanted: candidates.Decision | None = None) -> Obstacle | None:
+              wanted: candidates.Decision | None = None) -> RefusedMove | None:
         """Return the first refusal of nova-scheduler, or None.
 
         :param plan: its moves are checked in their order, each on the state
@@ -111,7 +111,7 @@ class Verdicts:
             if move.destination and decision:
                 refusal = world.arrive(decision, move.uuid, move.destination)
                 if refusal:
-                    return Obstacle(move.uuid, refusal)
+                    return RefusedMove(move.uuid, refusal)
             if move.way == planner_fleet.EVACUATE:
                 # What becomes free on a lost host is of no use.
                 continue
@@ -123,7 +123,7 @@ class Verdicts:
                 refusal = world.arrive(
                     wanted, uuidutils.generate_uuid(), host)
                 if refusal:
-                    return Obstacle(None, refusal)
+                    return RefusedMove(None, refusal)
         return None
 
     def add_refused_hosts(self, plan: planner.Plan,

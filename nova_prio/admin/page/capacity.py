@@ -101,8 +101,9 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
     lead = '%d of %d hosts of the cloud. Read from Nova at %s UTC.' % (
         len(selected), len(hosts), now)
     return content.Page(
-        title='CPU capacity of priority hosts', steps=[content.Step(shown)],
-        data=data, flavor=flavor, notes=NOTES, warnings=warnings,
+        title='CPU capacity of priority hosts',
+        steps=[content.PageStep(shown)], data=data, flavor=flavor,
+        notes=NOTES, warnings=warnings,
         flavor_row=flavor_row, lead=[lead])
 
 
@@ -240,7 +241,7 @@ def _describe_shortage(host: host_inventory.HostRecord,
 
 
 def _make_guest(instance: objects.Instance, pinned: frozenset[int],
-                floating: frozenset[int]) -> content.Guest:
+                floating: frozenset[int]) -> content.GuestOnPage:
     """Return the content of an instance.
 
     :param pinned: CPUs to which its vCPUs are pinned
@@ -251,7 +252,7 @@ def _make_guest(instance: objects.Instance, pinned: frozenset[int],
         state += ' (%s)' % instance.task_state
     # The priority, 'high' or 'low', or else 'ordinary'.
     row = flavor_cpus.get_class(instance.flavor.extra_specs)
-    return content.Guest(
+    return content.GuestOnPage(
         name=instance.display_name, uuid=instance.uuid, row=row, state=state,
         pinned=pinned, floating=floating, flavor=instance.flavor.name,
         is_stopped=instance.vm_state == vm_states.STOPPED)

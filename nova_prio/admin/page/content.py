@@ -16,44 +16,17 @@ import string
 import typing
 
 from nova_prio.model import capacity
+from nova_prio.model import provider_rows
 
 #: Problem of a host that no aggregate marks for servers with a priority.
 NO_PRIORITY_AGGREGATE = (
     'This host is in no aggregate with priority_mix=true or priority=true.')
 
-
-class Row(typing.NamedTuple):
-    """The vCPUs of a row of a host or an aggregate."""
-
-    sold: int
-    sellable: int
-    left: int
-
-    @property
-    def is_oversold(self) -> bool:
-        """Whether more vCPUs are sold than the row may sell."""
-        return self.sold > self.sellable
-
-    @property
-    def sold_percent(self) -> float:
-        """The sold part of the vCPUs of the row, from 0 to 100."""
-        # A row that may sell nothing is full if anything is sold.
-        if self.sellable <= 0:
-            return 100 if self.sold else 0
-        return round(min(self.sold / self.sellable, 1) * 100, 1)
-
-    def add(self, other: Row) -> Row:
-        """Return the sum of two rows."""
-        return Row(sold=self.sold + other.sold,
-                   sellable=self.sellable + other.sellable,
-                   left=self.left + other.left)
-
-
-NO_VCPUS = Row(sold=0, sellable=0, left=0)
+NO_VCPUS = provider_rows.Row(sold=0, sellable=0, left=0)
 
 
 @dataclasses.dataclass(frozen=True)
-class Guest:
+class GuestOnPage:
     """A server on a host.
 
     ``row`` is 'high', 'low' or 'ordinary'. ``pinned`` are the CPUs to which
@@ -90,8 +63,8 @@ class HostSection:
     aggregates: list[str]
     dedicated: frozenset[int]
     shared: frozenset[int]
-    rows: dict[str, Row]
-    guests: list[Guest]
+    rows: dict[str, provider_rows.Row]
+    guests: list[GuestOnPage]
     facts: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     held: frozenset[int] = frozenset()
     blocked: frozenset[int] = frozenset()
@@ -132,7 +105,7 @@ class RefusedServers(typing.NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class PageStep:
     """The hosts after a step of a scenario.
 
     ``title`` is the step, ``outcome`` its end. ``unplaced`` are the servers
@@ -143,11 +116,11 @@ class Step:
     title: str = ''
     outcome: str = ''
     refusals: list[RefusedServers] = dataclasses.field(default_factory=list)
-    unplaced: list[Guest] = dataclasses.field(default_factory=list)
+    unplaced: list[GuestOnPage] = dataclasses.field(default_factory=list)
 
     @functools.cached_property
-    def aggregates(self) -> dict[str, Aggregate]:
-        """Name of an aggregate -> Aggregate."""
+    def aggregates(self) -> dict[str, Sum]:
+        """Name of an aggregate -> Sum of its hosts."""
         return summarize(self.hosts)
 
     @property
@@ -159,15 +132,15 @@ class Step:
         return ' '.join(words).lower()
 
 
-class Aggregate(typing.NamedTuple):
+class Sum(typing.NamedTuple):
     """The sums of the hosts of an aggregate; see HostSection."""
 
     hosts: int
-    rows: dict[str, Row]
+    rows: dict[str, provider_rows.Row]
     units: int | None
 
 
-NO_HOSTS = Aggregate(hosts=0, rows={}, units=None)
+NO_HOSTS = Sum(hosts=0, rows={}, units=None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +154,7 @@ class Page:
     """
 
     title: str
-    steps: list[Step]
+    steps: list[PageStep]
     data: typing.Any
     lead: list[str] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
@@ -191,17 +164,19 @@ class Page:
 
 
 def make_rows(used: capacity.Rows, sellable: capacity.Rows,
-              left: capacity.Rows) -> dict[str, Row]:
+              left: capacity.Rows) -> dict[str, provider_rows.Row]:
     """Return name of a row -> Row: the numbers of vCPUs of one kind.
 
     The arguments are the used, the sellable and the remaining vCPUs of each
     row: 'high' (pinned), 'low' (all others), 'ordinary' (those without low
     priority).
     """
-    return {name: Row(sold=getattr(used, name),
-                      sellable=getattr(sellable, name),
-                      left=getattr(left, name))
-            for name in capacity.Rows._fields}
+    rows = {}
+    for name in capacity.Rows._fields:
+        rows[name] = provider_rows.Row(
+            sold=getattr(used, name), sellable=getattr(sellable, name),
+            left=getattr(left, name))
+    return rows
 
 
 def assign_codes(names: abc.Sequence[str]) -> dict[str, str]:
@@ -217,20 +192,20 @@ def assign_codes(names: abc.Sequence[str]) -> dict[str, str]:
     return codes
 
 
-def summarize(hosts: abc.Iterable[HostSection]) -> dict[str, Aggregate]:
-    """Return name of an aggregate -> Aggregate, sorted by name."""
-    found: dict[str, Aggregate] = {}
+def summarize(hosts: abc.Iterable[HostSection]) -> dict[str, Sum]:
+    """Return name of an aggregate -> Sum, sorted by name."""
+    found: dict[str, Sum] = {}
     for host in hosts:
         for name in host.aggregates:
             add_host(found, name, host.rows, host.units)
     return dict(sorted(found.items()))
 
 
-def add_host(found: dict[str, Aggregate], name: str, rows: dict[str, Row],
-             units: int | None) -> None:
+def add_host(found: dict[str, Sum], name: str,
+             rows: dict[str, provider_rows.Row], units: int | None) -> None:
     """Add a host to an aggregate.
 
-    :param found: name of an aggregate -> Aggregate, to which this adds
+    :param found: name of an aggregate -> Sum, to which this adds
     :param name: of the aggregate
     :param rows: kind of vCPUs ('high', 'low' or 'ordinary') -> Row with the
         numbers of vCPUs; empty if the host runs another compute driver
@@ -243,4 +218,4 @@ def add_host(found: dict[str, Aggregate], name: str, rows: dict[str, Row],
         sums[row_name] = sums.get(row_name, NO_VCPUS).add(row)
     if units is not None:
         total = (total or 0) + units
-    found[name] = Aggregate(hosts=hosts + 1, rows=sums, units=total)
+    found[name] = Sum(hosts=hosts + 1, rows=sums, units=total)

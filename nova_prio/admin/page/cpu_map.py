@@ -78,8 +78,8 @@ class CPU(typing.NamedTuple):
     """
 
     set_name: str
-    pinned: tuple[content.Guest, ...]
-    floating: tuple[content.Guest, ...]
+    pinned: tuple[content.GuestOnPage, ...]
+    floating: tuple[content.GuestOnPage, ...]
     note: str
 
 
@@ -93,8 +93,8 @@ class CPUs(typing.NamedTuple):
 
     cpus: str
     set_name: str
-    pinned: list[tuple[content.Guest, str]]
-    floating: list[content.Guest]
+    pinned: list[tuple[content.GuestOnPage, str]]
+    floating: list[content.GuestOnPage]
     note: str
 
 
@@ -202,7 +202,7 @@ def _mark_cpu(cpu: CPU, codes: abc.Mapping[str, str]) -> dict[str, Mark]:
     elif cpu.note:
         marks[PINNED] = Mark(kind='held', text=HELD, title=cpu.note)
     # Servers that float there, with low priority or without.
-    lanes: dict[str, list[content.Guest]] = {LOW: [], ORDINARY: []}
+    lanes: dict[str, list[content.GuestOnPage]] = {LOW: [], ORDINARY: []}
     for guest in cpu.floating:
         if guest.row == capacity.LOW:
             lanes[LOW].append(guest)
@@ -215,14 +215,14 @@ def _mark_cpu(cpu: CPU, codes: abc.Mapping[str, str]) -> dict[str, Mark]:
     return marks
 
 
-def describe(guest: content.Guest) -> str:
+def describe(guest: content.GuestOnPage) -> str:
     """Return the name of a server, and whether it is stopped."""
     if guest.is_stopped:
         return guest.name + ' (stopped)'
     return guest.name
 
 
-def _join_names(guests: abc.Iterable[content.Guest]) -> str:
+def _join_names(guests: abc.Iterable[content.GuestOnPage]) -> str:
     """Return the descriptions of servers."""
     return ', '.join(describe(guest) for guest in guests)
 

@@ -55,7 +55,7 @@ class Plot(typing.NamedTuple):
         return sorted({self.most * part // 4 for part in range(5)})
 
 
-class Page(typing.NamedTuple):
+class GainPage(typing.NamedTuple):
     """A page: sentences, plots, and a table with the same numbers."""
 
     title: str

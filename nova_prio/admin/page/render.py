@@ -40,7 +40,7 @@ def render(page: content.Page) -> str:
         max_cpus=max_cpus)
 
 
-def render_gain(page: gain.Page) -> str:
+def render_gain(page: gain.GainPage) -> str:
     """Return the HTML of a page of ``nova-prio capacity gain``."""
     return _render('gain.html', script='', page=page, gain=gain)
 

@@ -23,7 +23,7 @@ from nova_prio.model.planner import resources
 CPUS, MEMORY, DISK = 'CPUs', 'memory', 'disk'
 #: No NUMA cell has enough CPUs or memory, although the host has.
 CELLS = 'NUMA cells'
-#: The resources of a ``host_fit.Obstacle`` that are neither rows nor memory.
+#: Resources of a ``host_fit.HostObstacle`` that are neither rows nor memory.
 _NAMES = {'DISK_GB': DISK, 'NUMA cell': CELLS}
 #: The resource of each amount of :func:`_measure_host`: the high, the low and
 #: the ordinary row, MB and GB.
@@ -37,7 +37,7 @@ class Kind(typing.NamedTuple):
     number: int
 
 
-class Group(typing.NamedTuple):
+class HostGroup(typing.NamedTuple):
     """A number of equal hosts, which follow each other in their order.
 
     ``is_used`` says whether a server was placed on each of them.
@@ -60,7 +60,7 @@ class Bound(typing.NamedTuple):
     resource: str
 
 
-def pack(groups: abc.Sequence[Group],
+def pack(groups: abc.Sequence[HostGroup],
          kinds: abc.Iterable[Kind]) -> int | None:
     """Return how many hosts first fit decreasing uses.
 
@@ -84,7 +84,7 @@ def pack(groups: abc.Sequence[Group],
     for kind in sorted(kinds, key=measure, reverse=True):
         left = kind.number
         # Hosts that were equal differ after a server was put on some of them.
-        after: list[Group] = []
+        after: list[HostGroup] = []
         for group in packed:
             parts, placed = _fill(group, kind.needs, left)
             after += parts
@@ -95,8 +95,8 @@ def pack(groups: abc.Sequence[Group],
     return sum(group.number for group in packed if group.is_used)
 
 
-def _fill(group: Group, needs: resources.Needs,
-          number: int) -> tuple[list[Group], int]:
+def _fill(group: HostGroup, needs: resources.Needs,
+          number: int) -> tuple[list[HostGroup], int]:
     """Put equal servers on a group of hosts, one host after the other.
 
     :param number: number of the servers
@@ -108,13 +108,13 @@ def _fill(group: Group, needs: resources.Needs,
     if not most:
         return [group], 0
     full_hosts = min(number // most, group.number)
-    parts = [Group(fit=full, number=full_hosts, is_used=True)]
+    parts = [HostGroup(fit=full, number=full_hosts, is_used=True)]
     placed = full_hosts * most
     rest = group.number - full_hosts
     # The last servers do not fill a host.
     if rest and placed < number:
         last, fitting = group.fit.fill(needs, number - placed)
-        parts.append(Group(fit=last, number=1, is_used=True))
+        parts.append(HostGroup(fit=last, number=1, is_used=True))
         placed += fitting
         rest -= 1
     if rest:
@@ -122,7 +122,7 @@ def _fill(group: Group, needs: resources.Needs,
     return parts, placed
 
 
-def calculate_bound(groups: abc.Iterable[Group],
+def calculate_bound(groups: abc.Iterable[HostGroup],
                     kinds: abc.Iterable[Kind]) -> Bound:
     """Return the lower bound of the hosts for all servers together.
 

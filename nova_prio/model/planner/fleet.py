@@ -175,12 +175,12 @@ class Fleet:
         return max(group.max_per_host - members, 0)
 
     def find_obstacles(self, instance: Instance,
-                       host: str) -> tuple[host_fit.Obstacle, ...]:
+                       host: str) -> tuple[host_fit.HostObstacle, ...]:
         """Return why an instance may not move to another host now."""
         obstacles = self.hosts[host].find_obstacles(instance.needs)
         if self.count_allowed(instance, host) == 0:
             policy = self.get_policy(instance)
-            obstacles.append(host_fit.Obstacle(
+            obstacles.append(host_fit.HostObstacle(
                 'server group %s has the policy %s; its members on the host: '
                 '%d' % (instance.group, policy,
                         self.count_members(instance, host))))

@@ -42,7 +42,7 @@ class Setup(typing.NamedTuple):
     mix: bool
 
 
-class Answer(typing.NamedTuple):
+class Forecast(typing.NamedTuple):
     """The fewest hosts of a Setup that were found.
 
     ``hosts`` is None if no division of the CPUs suits all servers. ``cpus``
@@ -86,7 +86,7 @@ def make_host(cpus: int, cells: int, memory_mb: int,
 
 
 def group_hosts(hosts: abc.Iterable[host_fit.HostFit],
-                ) -> list[first_fit.Group]:
+                ) -> list[first_fit.HostGroup]:
     """Return the groups of equal empty hosts, those with most CPUs first.
 
     Hosts are equal if they have as many CPUs in as many cells, and nearly the
@@ -96,16 +96,16 @@ def group_hosts(hosts: abc.Iterable[host_fit.HostFit],
     by_shape = collections.defaultdict(list)
     for fit in hosts:
         by_shape[_get_shape(fit)].append(fit)
-    groups: list[first_fit.Group] = []
+    groups: list[first_fit.HostGroup] = []
     for shape in sorted(by_shape, reverse=True):
-        of_shape: list[first_fit.Group] = []
+        of_shape: list[first_fit.HostGroup] = []
         for fit in sorted(by_shape[shape], key=_list_amounts):
             for place, group in enumerate(of_shape):
                 if _are_near(fit, group.fit):
                     of_shape[place] = group._replace(number=group.number + 1)
                     break
             else:
-                of_shape.append(first_fit.Group(fit, number=1))
+                of_shape.append(first_fit.HostGroup(fit, number=1))
         groups += reversed(of_shape)
     return groups
 
@@ -192,8 +192,8 @@ def divide(fit: host_fit.HostFit, setup: Setup, step: int,
     return cpus
 
 
-def list_divisions(groups: abc.Sequence[first_fit.Group],
-                   setup: Setup) -> list[list[first_fit.Group]]:
+def list_divisions(groups: abc.Sequence[first_fit.HostGroup],
+                   setup: Setup) -> list[list[first_fit.HostGroup]]:
     """Return the groups of hosts with each division of the CPUs to try.
 
     A division makes some CPUs dedicated and the others shared. All hosts
@@ -221,7 +221,7 @@ def list_divisions(groups: abc.Sequence[first_fit.Group],
     return divisions
 
 
-def find_misfits(groups: abc.Sequence[first_fit.Group],
+def find_misfits(groups: abc.Sequence[first_fit.HostGroup],
                  kinds: abc.Iterable[first_fit.Kind],
                  ratios: abc.Iterable[decimal.Decimal],
                  ) -> list[first_fit.Kind]:
@@ -238,7 +238,7 @@ def find_misfits(groups: abc.Sequence[first_fit.Group],
     by_setup = []
     for ratio in ratios:
         for mix in False, True:
-            divided: list[first_fit.Group] = []
+            divided: list[first_fit.HostGroup] = []
             for division in list_divisions(groups, Setup(ratio, mix)):
                 divided += division
             by_setup.append(divided)
@@ -247,14 +247,14 @@ def find_misfits(groups: abc.Sequence[first_fit.Group],
 
 
 def _fits_on_none(kind: first_fit.Kind,
-                  groups: abc.Iterable[first_fit.Group]) -> bool:
+                  groups: abc.Iterable[first_fit.HostGroup]) -> bool:
     """Return whether a server fits on none of some empty hosts."""
     return all(group.fit.choose_cells(kind.needs) is None for group in groups)
 
 
-def find_fewest(groups: abc.Sequence[first_fit.Group],
-                kinds: abc.Sequence[first_fit.Kind], setup: Setup) -> Answer:
-    """Return the fewest hosts that are enough for servers, an Answer.
+def find_fewest(groups: abc.Sequence[first_fit.HostGroup],
+                kinds: abc.Sequence[first_fit.Kind], setup: Setup) -> Forecast:
+    """Return the fewest hosts that are enough for servers, a Forecast.
 
     A division makes some CPUs of each host dedicated and the others shared.
     Those with the smallest lower bounds of the number of hosts are tried.
@@ -275,7 +275,8 @@ def find_fewest(groups: abc.Sequence[first_fit.Group],
         trials.append((bound, number, division))
     # No two numbers are equal, so that no divisions are compared.
     trials.sort()
-    best = Answer(setup=setup, cpus=None, hosts=None, least=math.inf, limit='')
+    best = Forecast(
+        setup=setup, cpus=None, hosts=None, least=math.inf, limit='')
     if trials:
         best = best._replace(least=trials[0][0].hosts)
     for bound, _, division in trials[:_MOST_TRIALS]:
@@ -298,14 +299,15 @@ def find_fewest(groups: abc.Sequence[first_fit.Group],
     return best
 
 
-def _separate(dedicated: abc.Sequence[first_fit.Group],
-              shared: abc.Sequence[first_fit.Group],
-              kinds: abc.Iterable[first_fit.Kind], answer: Answer) -> Answer:
-    """Return the better Answer if pinned servers have hosts of their own.
+def _separate(dedicated: abc.Sequence[first_fit.HostGroup],
+              shared: abc.Sequence[first_fit.HostGroup],
+              kinds: abc.Iterable[first_fit.Kind],
+              answer: Forecast) -> Forecast:
+    """Return the better Forecast if pinned servers have hosts of their own.
 
     :param dedicated: equal hosts, all CPUs of which are dedicated
     :param shared: the same hosts, all CPUs of which are shared
-    :param answer: the Answer without such hosts
+    :param answer: the Forecast without such hosts
     """
     pinned, others = [], []
     for kind in kinds:

@@ -26,7 +26,7 @@ from nova_prio.model import memory_pages
 from nova_prio.model.planner import resources
 
 
-class Obstacle(typing.NamedTuple):
+class HostObstacle(typing.NamedTuple):
     """A reason why a host cannot take an instance.
 
     ``resource`` is the row, the small pages (``memory_pages.RESOURCE``) or the
@@ -140,7 +140,7 @@ class HostFit(typing.NamedTuple):
             return None
         return self._choose_cells(needs)
 
-    def find_obstacles(self, needs: resources.Needs) -> list[Obstacle]:
+    def find_obstacles(self, needs: resources.Needs) -> list[HostObstacle]:
         """Return all obstacles; an empty list if the instance fits."""
         obstacles = list(self._check_policy(needs))
         obstacles += self._check_amounts(needs)
@@ -148,33 +148,36 @@ class HostFit(typing.NamedTuple):
             obstacles.append(self._describe_cells(needs))
         return obstacles
 
-    def _check_policy(self, needs: resources.Needs) -> abc.Iterator[Obstacle]:
+    def _check_policy(self, needs: resources.Needs,
+                      ) -> abc.Iterator[HostObstacle]:
         """Yield the obstacles that depend on no usage."""
         host, request = self.host, needs.request
         if not host.is_enabled:
-            yield Obstacle('the host is disabled')
+            yield HostObstacle('the host is disabled')
         names = {each.name for each in host.aggregates}
         for name in sorted(needs.aggregates - names):
-            yield Obstacle('the host is not in aggregate %s' % name)
+            yield HostObstacle('the host is not in aggregate %s' % name)
         if host.name in needs.refused_hosts:
-            yield Obstacle('Nova refused the host before')
+            yield HostObstacle('Nova refused the host before')
         if request.priority:
             if not any(aggregate_metadata.allows_priority(each)
                        for each in host.aggregates):
-                yield Obstacle('no aggregate of the host allows priority '
-                               'instances')
+                yield HostObstacle(
+                    'no aggregate of the host allows priority instances')
         elif needs.is_new and any(aggregate_metadata.excludes_ordinary(each)
                                   for each in host.aggregates):
-            yield Obstacle('an aggregate of the host excludes new ordinary '
-                           'instances')
+            yield HostObstacle(
+                'an aggregate of the host excludes new ordinary instances')
         # Placement refuses this by max_unit of VCPU. That of a mix host is
         # larger: there, the refusals of _check_amounts contain the same rule.
         if (not host.report.mix and
                 request.needed_rows.ordinary > host.report.shared_cpus):
-            yield Obstacle('the instance has more shared vCPUs than the host '
-                           'has shared CPUs')
+            yield HostObstacle(
+                'the instance has more shared vCPUs than the host has shared '
+                'CPUs')
 
-    def _check_amounts(self, needs: resources.Needs) -> abc.Iterator[Obstacle]:
+    def _check_amounts(self, needs: resources.Needs,
+                       ) -> abc.Iterator[HostObstacle]:
         """Yield the obstacles of the rows, memory and disk.
 
         A row is a number of vCPUs that the host may sell. The filter and the
@@ -190,19 +193,19 @@ class HostFit(typing.NamedTuple):
             yield self._convert_refusal(each)
         sellable_mb = self.free_memory_mb + self.host.overcommit_mb
         if needed_mb > sellable_mb and 'memory' not in refused:
-            yield Obstacle(
+            yield HostObstacle(
                 text='the host has %d MB of sellable memory free, %d MB are '
                      'needed' % (sellable_mb, needed_mb),
                 resource='MEMORY_MB', missing=needed_mb - sellable_mb)
         if (self.host.free_disk_gb is not None and
                 needs.disk_gb > self.free_disk_gb):
-            yield Obstacle(
+            yield HostObstacle(
                 text='the host has %d GB of disk free, %d GB are needed'
                      % (self.free_disk_gb, needs.disk_gb),
                 resource='DISK_GB', missing=needs.disk_gb - self.free_disk_gb)
 
-    def _convert_refusal(self, refusal: admission.Refusal) -> Obstacle:
-        """Return the Obstacle of a Refusal of the admission checks.
+    def _convert_refusal(self, refusal: admission.Refusal) -> HostObstacle:
+        """Return the HostObstacle of a Refusal of the admission checks.
 
         :param refusal: its reason is "memory", "small_pages", the name of a
             row with the suffix "_capacity", or one that no move can cure
@@ -218,9 +221,9 @@ class HostFit(typing.NamedTuple):
             resource = row + ' row'
         else:
             # More than the host sells can never be free.
-            return Obstacle(refusal.detail)
-        return Obstacle(text=refusal.detail, resource=resource,
-                        missing=needed - available)
+            return HostObstacle(refusal.detail)
+        return HostObstacle(text=refusal.detail, resource=resource,
+                            missing=needed - available)
 
     def _choose_cells(self, needs: resources.Needs) -> tuple[int, ...] | None:
         """Return the host cells that Nova chooses by default, or None.
@@ -266,16 +269,16 @@ class HostFit(typing.NamedTuple):
             free_mb += cell.overcommit_mb
         return max(missing, int(guest.memory_mb > free_mb))
 
-    def _describe_cells(self, needs: resources.Needs) -> Obstacle:
-        """Return the Obstacle if the guest cells fit on no host cells."""
+    def _describe_cells(self, needs: resources.Needs) -> HostObstacle:
+        """Return the HostObstacle if the guest cells fit on no host cells."""
         if len(needs.cells) > len(self.cells):
-            return Obstacle('the host has %d NUMA cells, %d are needed' % (
+            return HostObstacle('the host has %d NUMA cells, %d are needed' % (
                 len(self.cells), len(needs.cells)))
         largest = max(needs.cells, key=operator.attrgetter('rows'))
         missing = min(self._count_missing(largest, index, needs)
                       for index in range(len(self.cells)))
-        return Obstacle(text='no NUMA cells of the host fit',
-                        resource='NUMA cell', missing=max(missing, 1))
+        return HostObstacle(text='no NUMA cells of the host fit',
+                            resource='NUMA cell', missing=max(missing, 1))
 
 
 def _find_smallest(needed: capacity.Rows, remaining: capacity.Rows) -> int:

@@ -54,7 +54,7 @@ class Miss(typing.NamedTuple):
     instance: fleet_module.Instance
     reason: str
     host: str | None = None
-    obstacles: tuple[host_fit.Obstacle, ...] = ()
+    obstacles: tuple[host_fit.HostObstacle, ...] = ()
 
 
 class Plan(typing.NamedTuple):
@@ -218,7 +218,7 @@ def _describe_miss(of_search: search.Search,
 
 
 def _measure_shortage(
-        obstacles: abc.Iterable[host_fit.Obstacle]) -> tuple[int, ...]:
+        obstacles: abc.Iterable[host_fit.HostObstacle]) -> tuple[int, ...]:
     """Return a key by which the closest host is the smallest.
 
     :param obstacles: those of one host

@@ -93,7 +93,7 @@ def test_servers_that_no_division_suits_are_named(run, demand):
     answers = []
     for mix in False, True:
         answers.append(gain.find_fewest(
-            [first_fit.Group(gain.make_host(
+            [first_fit.HostGroup(gain.make_host(
                 cpus=12, cells=1, memory_mb=number * 9999,
                 usable_mb=number * 9999, disk_gb=None), number=1)
              for number in (1, 2)], needs,
@@ -191,7 +191,7 @@ def test_published_demands(demand, gb, least, most):
     memory_mb = 128 * gb * 1024
     host = gain.make_host(cpus=128, cells=1, memory_mb=memory_mb,
                           usable_mb=memory_mb, disk_gb=None)
-    groups = [first_fit.Group(host, number=1)]
+    groups = [first_fit.HostGroup(host, number=1)]
     parts = []
     for share, ratio in (30, 3), (50, 2), (70, 3):
         changed = gain.change_share(kinds, vcpus, share)

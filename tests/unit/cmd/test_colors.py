@@ -7,11 +7,11 @@ import logging
 
 import pytest
 
-from nova_prio.admin.page import content
 from nova_prio.cmd import capacity
 from nova_prio.cmd import colors
 from nova_prio.cmd import main
 from nova_prio.cmd import tables
+from nova_prio.model import provider_rows
 from nova_prio_scenario import render
 from nova_prio_scenario import result
 
@@ -45,7 +45,7 @@ def environment(monkeypatch):
 
 def sell(sold):
     """Return a cell with the sold vCPUs of 16."""
-    return capacity._format_row(content.Row(sold, 16, 0))
+    return capacity._format_row(provider_rows.Row(sold, 16, 0))
 
 
 def test_states_and_oversold_rows_of_a_table_have_colors():

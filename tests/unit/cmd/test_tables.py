@@ -12,7 +12,6 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin.explain import answers
 from nova_prio.admin.host import plan_format
 from nova_prio.admin.host import verify
-from nova_prio.admin.page import content
 from nova_prio.cmd import audit
 from nova_prio.cmd import capacity
 from nova_prio.cmd import capacity_gain
@@ -22,6 +21,7 @@ from nova_prio.cmd import host_disable
 from nova_prio.cmd import host_plan
 from nova_prio.cmd import main
 from nova_prio.cmd import tables
+from nova_prio.model import provider_rows
 from nova_prio_scenario import render
 from nova_prio_scenario import result
 
@@ -32,7 +32,7 @@ INVENTORY = ('allocation_ratio=16.0 max_unit=128 min_unit=1 reserved=64 '
              'step_size=1 total=128')
 SENTENCE = ('Restart nova-compute, or run this command again with an option '
             'that repairs the difference between Nova and Placement.')
-ROW = content.Row(sold=1024, sellable=1024, left=1024)
+ROW = provider_rows.Row(sold=1024, sellable=1024, left=1024)
 
 #: Command to columns and a row with long values.
 ROWS = {

@@ -67,7 +67,7 @@ def test_cpus_of_no_shown_server_are_held():
 def test_server_has_pinned_and_floating_cpus():
     guest = page.make_guest(result.Server(
         'db', None, None, 'SHUTOFF', 'a', cpus=[[3], [8, 9], [8, 9]]))
-    assert guest == content.Guest(
+    assert guest == content.GuestOnPage(
         name='db', uuid='', row='ordinary', state='SHUTOFF',
         pinned=frozenset({3}), floating=frozenset({8, 9}), is_stopped=True)
 

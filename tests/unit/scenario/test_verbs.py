@@ -45,6 +45,6 @@ from nova_prio_scenario import verbs
     ('host-up', {'host': 'h'}, 'host-up h', 'host-up'),
 ])
 def test_titles_of_a_step(name, keys, title, short_title):
-    step = verbs.Step(name, schema.with_defaults(
+    step = verbs.ScenarioStep(name, schema.with_defaults(
         verbs.VERBS[name].properties, keys), None)
     assert (step.title, step.short_title) == (title, short_title)

@@ -11,7 +11,7 @@ from nova_prio.admin.page import render
 def make_page(text='text'):
     plot = gain.Plot(text, [
         gain.Line(text, [(0, 0), (50, 10)]), gain.Line(text, [(100, 20)])])
-    return html.document_fromstring(render.render_gain(gain.Page(
+    return html.document_fromstring(render.render_gain(gain.GainPage(
         title=text, lead=[text], plots=[plot], columns=[text], rows=[[text]])))
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from nova_prio.admin.page import content
 from nova_prio.admin.page import render
+from nova_prio.model import provider_rows
 from tests import html_page
 from tests.unit.admin.page import contents
 
@@ -33,7 +34,7 @@ def test_hostile_names_are_text(name):
         host = contents.host(
             name, guests, aggregates=[name], problems=[name],
             facts=[(name, name)])
-        steps = [content.Step([host], name, name, [
+        steps = [content.PageStep([host], name, name, [
             content.RefusedServers([name], name, [name])])] * 2
         return render.render(content.Page(
             title=name, steps=steps, data=[{name: name}], lead=[name],
@@ -58,8 +59,9 @@ def test_page_loads_nothing():
 
 def test_rows_show_sold_and_remaining_vcpus():
     host = contents.host(rows={
-        'high': content.Row(4, 8, 3), 'low': content.Row(20, 16, 0),
-        'ordinary': content.Row(0, 0, 0)})
+        'high': provider_rows.Row(4, 8, 3),
+        'low': provider_rows.Row(20, 16, 0),
+        'ordinary': provider_rows.Row(0, 0, 0)})
     text = render.render(contents.page(host))
     assert html_page.read_hosts(text)['mix1'].get_rows() == {
         'high': '3 left 4 of 8 sold', 'low': '0 left 20 of 16 sold, oversold',
@@ -119,8 +121,8 @@ def test_host_without_rows_says_so():
 def test_line_above_the_reasons_is_no_item():
     refusal = content.RefusedServers(
         ['db'], 'No host.', ['a: full'], 'None for 4:')
-    text = render.render(contents.page(contents.host(), steps=[content.Step(
-        [contents.host()], refusals=[refusal])]))
+    step = content.PageStep([contents.host()], refusals=[refusal])
+    text = render.render(contents.page(contents.host(), steps=[step]))
     assert ['a: full'] == html.document_fromstring(text).xpath(
         '//*[@class="refusal"]//li/text()')
     assert 'None for 4:' in html_page.read_refusals(text, 0)[0]
@@ -133,12 +135,13 @@ def test_page_without_a_flavor_has_no_units():
 
 
 def test_aggregate_sums_the_rows_of_its_hosts():
-    step = content.Step([
+    step = content.PageStep([
         contents.host('a', aggregates=['x', 'y']),
         contents.host('b', aggregates=['x'])])
-    assert step.aggregates['x'] == content.Aggregate(2, {
-        'high': content.Row(8, 16, 8), 'low': content.Row(16, 32, 16),
-        'ordinary': content.Row(0, 16, 16)}, None)
+    assert step.aggregates['x'] == content.Sum(2, {
+        'high': provider_rows.Row(8, 16, 8),
+        'low': provider_rows.Row(16, 32, 16),
+        'ordinary': provider_rows.Row(0, 16, 16)}, None)
     assert step.aggregates['y'].rows == step.hosts[0].rows
 
 

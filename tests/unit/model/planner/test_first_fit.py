@@ -31,7 +31,7 @@ def pack(hosts, *kinds):
     :param hosts: list of (Host, number)
     :param kinds: tuples (Needs, number)
     """
-    groups = [first_fit.Group(host_fit.HostFit.from_host(host), number)
+    groups = [first_fit.HostGroup(host_fit.HostFit.from_host(host), number)
               for host, number in hosts]
     all_kinds = [first_fit.Kind(*kind) for kind in kinds]
     bound = first_fit.calculate_bound(groups, all_kinds)

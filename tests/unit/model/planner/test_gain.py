@@ -22,7 +22,7 @@ def make_setup(ratio=2, mix=True):
 
 
 def make_groups(cpus=12, memory_mb=1000, cells=1, number=1):
-    return [first_fit.Group(
+    return [first_fit.HostGroup(
         gain.make_host(cpus=cpus, cells=cells, memory_mb=memory_mb,
                        usable_mb=memory_mb, disk_gb=None), number)]
 
