@@ -32,6 +32,7 @@ from nova_prio.placement import refused_providers
 from nova_prio_scenario import cloud
 from tests import commands
 from tests.functional import devices
+from tests.functional import huge_pages
 from tests.functional import maintenance
 from tests.functional import test_explain
 
@@ -45,7 +46,8 @@ PROMISES = 4
 SERVERS = 8
 
 
-class DrawnCloud(test_explain.Explained, devices.FunctionsOnHosts):
+class DrawnCloud(test_explain.Explained, devices.FunctionsOnHosts,
+                 huge_pages.Hosts):
     """Drawn hosts and flavors."""
 
     ADDITIONAL_FILTERS = [*devices.FunctionsOnHosts.ADDITIONAL_FILTERS,
@@ -113,12 +115,14 @@ class DrawnCloud(test_explain.Explained, devices.FunctionsOnHosts):
         sets = [','.join('%d-%d' % (first + begin, first + end - 1)
                          for first in range(0, cells * per_cell, per_cell))
                 for begin, end in ((0, dedicated), (dedicated, per_cell))]
+        memory_mb, self.pages = self.random.choice(
+            ((2048, 0), (8192, 0), (8192, 3)))
         self.start_host(
             name, cpus=cells * per_cell, cells=cells, threads=threads,
             dedicated=sets[0], shared=sets[1],
             ratio=self.random.choice((1.5, 2.0, 3.0)),
             mix=self.random.random() < 0.6,
-            memory_mb=self.random.choice((2048, 8192)),
+            memory_mb=memory_mb,
             aggregate=self.random.choice(self.AGGREGATES))
 
     def draw_flavor(self):
@@ -147,7 +151,8 @@ class DrawnCloud(test_explain.Explained, devices.FunctionsOnHosts):
                 ('hw:cpu_thread_policy', draw.choice(
                     ('require', 'isolate', 'prefer')), 0.1),
                 ('hw:emulator_threads_policy', 'isolate', 0.03),
-                ('hw:mem_page_size', 'small', 0.1)):
+                ('hw:mem_page_size', draw.choice(
+                    ('small', 'large', 'any', '1GB')), 0.2)):
             if draw.random() < chance:
                 specs[name] = value
         for name, value, chance in (
@@ -162,7 +167,7 @@ class DrawnCloud(test_explain.Explained, devices.FunctionsOnHosts):
             if draw.random() < chance:
                 specs[name] = value
         return self._create_flavor(
-            vcpu=vcpus, memory_mb=draw.choice((128, 512, 512, 1536)), disk=0,
+            vcpu=vcpus, memory_mb=draw.choice((128, 512, 1024, 1536)), disk=0,
             ephemeral=0, swap=0, extra_spec=specs or None), specs
 
     def create_server(self, flavor, hints, **attributes):

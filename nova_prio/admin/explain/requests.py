@@ -107,13 +107,15 @@ def _make_move(context: nova_context.RequestContext,
     """
     spec.instance_uuid = instance.uuid
     spec.reset_forced_destinations()
+    mapping = objects.InstanceMapping.get_by_instance_uuid(
+        context, instance.uuid)
+    # Older releases of Nova did not store it.
     if 'is_bfv' not in spec:
-        spec.is_bfv = compute_utils.is_volume_backed_instance(
-            context, instance)
+        with nova_context.target_cell(context, mapping.cell_mapping) as cctxt:
+            spec.is_bfv = compute_utils.is_volume_backed_instance(
+                cctxt, instance)
     if instance.host:
         spec.ignore_hosts = [instance.host]
-        mapping = objects.InstanceMapping.get_by_instance_uuid(
-            context, instance.uuid)
         # Nova moves a server within its cell.
         spec.requested_destination = objects.Destination(
             cell=mapping.cell_mapping)
