@@ -397,6 +397,10 @@ class DrawnMoves(DrawnCloud):
             self.assertNotEqual(host, found['OS-EXT-SRV-ATTR:host'],
                                 '%s %s %s' % (server, rows, said))
         self.host_up(host)
+        # nova-scheduler still has the guests on this host. nova-compute tells
+        # it otherwise every two minutes.
+        self.computes[host].manager._sync_scheduler_instance_info(
+            context.get_admin_context())
         for server in guests:
             self._start_server(server)
 
