@@ -12,6 +12,7 @@ extensions = [
     'cliff.sphinxext',
     'compatibility',
     'maturity',
+    'metrics',
     'openstackdocstheme',
     'oslo_config.sphinxext',
     'oslo_policy.sphinxext',

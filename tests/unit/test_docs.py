@@ -149,13 +149,13 @@ def test_each_part_of_a_plan_is_explained():
     parts = {value for name, value in vars(plan_format).items()
              if name.isupper() and isinstance(value, str)}
     assert parts - {plan_format.READY, plan_format.NOT_READY} == set(
-        re.findall(r'^   \* - ``([\w ]+)``', page, re.M))
+        re.findall(r'^``([\w ]+)``$', page, re.M))
 
 
 def test_each_finding_of_the_audit_is_explained():
     page = (pages.ADMIN / 'audit.rst').read_text()
     assert finding.REMEDIES.keys() == set(
-        re.findall(r'^   \* - ``(\w+)``', page, re.M))
+        re.findall(r'^``(\w+)``$', page, re.M))
 
 
 @pytest.mark.parametrize('asked', [
