@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``tools/density`` and ``tools/size``, which count what readers must read."""
+"""``tools/density``, ``tools/size`` and ``tools/words``, which count text."""
 
 import pathlib
 import subprocess
@@ -87,3 +87,29 @@ def test_size_has_a_limit(write):
     done = run('size', '--limit', str(size - 1), directory)
     assert 1 == done.returncode
     assert 'At most %d tokens are allowed.' % (size - 1) in done.stdout
+
+
+@pytest.fixture
+def pages(tmp_path):
+    """A directory with pages of three and of two words."""
+    (tmp_path / 'user').mkdir()
+    (tmp_path / 'index.rst').write_text('One two\nthree\n')
+    (tmp_path / 'user' / 'index.rst').write_text('Four five\n')
+    (tmp_path / 'user' / 'map.svg').write_text('not a page\n')
+    return tmp_path
+
+
+def test_all_pages_have_a_limit(pages):
+    assert 0 == run('words', '--limit', '5', pages).returncode
+    done = run('words', '--limit', '4', pages)
+    assert 1 == done.returncode
+    assert 'All pages have at most 4 words.' in done.stdout
+
+
+def test_each_page_has_a_limit(pages):
+    assert 0 == run('words', '--page-limit', '3', pages).returncode
+    page = pages / 'index.rst'
+    done = run('words', '--page-limit', '2', page, pages / 'user')
+    assert 1 == done.returncode
+    assert '%s: a page has at most 2 words.\n' % page == (
+        done.stdout.split(' sum\n')[1])
