@@ -18,6 +18,9 @@ class FakeHostsFixture(fixtures.Fixture):
         # Nova runs the command uptime in each update of a host.
         self.useFixture(fixtures.MonkeyPatch(
             _DRIVER + 'get_host_uptime', _get_uptime))
+        # /proc/stat shows the CPUs of this machine.
+        self.useFixture(fixtures.MockPatch(
+            'nova_prio.virt.libvirt.supply_meter.SupplyMeter.measure'))
         # There are no disks to move on a resize or a cold migration.
         self.useFixture(fixtures.MockPatch(
             _DRIVER + 'migrate_disk_and_power_off', return_value='{}'))

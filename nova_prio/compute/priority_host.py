@@ -301,7 +301,8 @@ class PriorityHost:
             problem=self.steps.problem or self.pin_problem,
             leased=leased - pinned,
             small_pages=numa.read_small_pages(
-                node, cpus.mix, self.leases.list_uncounted(but=uuid)))
+                node, cpus.mix, self.leases.list_uncounted(but=uuid)),
+            low_supply=self.guests.low_supply)
 
     def build_inventories(self, stock):
         """Return the inventories that the driver reports, a new dict.

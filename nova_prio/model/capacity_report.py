@@ -24,6 +24,7 @@ import functools
 import typing
 
 from nova_prio.model import capacity
+from nova_prio.model import low_supply as supply
 from nova_prio.model import memory_pages
 
 #: Limits of ``blocked_by``: number of names, and characters of each.
@@ -47,6 +48,9 @@ class CapacityReport:
     ``small_pages`` are those of a mix host with huge pages. They are None on
     other hosts, and if the nova-compute is too old to report them.
 
+    ``low_supply`` is the CPU time that low-priority guests can get. It is None
+    if it could not be measured, or if the nova-compute is too old.
+
     ``partition_problem`` is why the host cannot start guests with a priority,
     and ``problem`` why it refuses all priority instances: a sentence or ''.
     """
@@ -62,6 +66,7 @@ class CapacityReport:
     problem: str = ''
     leased: frozenset[int] = frozenset()
     small_pages: memory_pages.SmallPages | None = None
+    low_supply: supply.LowSupply | None = None
 
     @classmethod
     def from_usage(
@@ -114,6 +119,11 @@ class CapacityReport:
     def shared_cpus(self) -> int:
         """The number of shared CPUs."""
         return len(self.cpus.shared)
+
+    @property
+    def low_vcpus(self) -> int:
+        """The vCPUs of the low-priority instances, which share low_supply."""
+        return self.used.low - self.used.ordinary
 
     @property
     def hidden(self) -> frozenset[int]:

@@ -16,6 +16,7 @@ from oslo_versionedobjects import fields
 
 from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import low_supply
 from nova_prio.model import memory_pages
 
 STATS_KEY = 'nova_prio'
@@ -41,7 +42,7 @@ class HostReport(base.VersionedObject):
     default: schedulers read all reports of their own major version.
     """
 
-    VERSION = '1.6'
+    VERSION = '1.7'
     OBJ_PROJECT_NAMESPACE = 'nova_prio'
     OBJ_SERIAL_NAMESPACE = 'nova_prio_object'
 
@@ -62,6 +63,8 @@ class HostReport(base.VersionedObject):
         'leased_cpus': fields.StringField(default=''),
         # A memory_pages.SmallPages as a dict; empty if it is None.
         'small_pages': fields.DictOfIntegersField(default={}),
+        # A low_supply.LowSupply as a dict without None; empty if it is None.
+        'low_supply': fields.DictOfIntegersField(default={}),
         'high_sellable': fields.IntegerField(),
         'low_sellable': fields.IntegerField(),
         'ordinary_sellable': fields.IntegerField(),
@@ -86,6 +89,11 @@ class HostReport(base.VersionedObject):
         small = {}
         if report.small_pages is not None:
             small = report.small_pages._asdict()
+        supply = {}
+        if report.low_supply is not None:
+            for name, value in report.low_supply._asdict().items():
+                if value is not None:
+                    supply[name] = value
         stored = cls(
             cpu_dedicated_set=hardware.format_cpu_spec(cpus.dedicated),
             cpu_shared_set=hardware.format_cpu_spec(cpus.shared),
@@ -96,7 +104,7 @@ class HostReport(base.VersionedObject):
             blocked_cpus=hardware.format_cpu_spec(report.blocked),
             blocked_by=report.blocked_by, problem=report.problem,
             leased_cpus=hardware.format_cpu_spec(report.leased),
-            small_pages=small,
+            small_pages=small, low_supply=supply,
             high_sellable=report.sellable.high,
             low_sellable=report.sellable.low,
             ordinary_sellable=report.sellable.ordinary,
@@ -134,7 +142,23 @@ class HostReport(base.VersionedObject):
             partition_problem=self.partition_problem,
             blocked=parse_cpu_set(self.blocked_cpus),
             blocked_by=self.blocked_by, problem=self.problem,
-            leased=parse_cpu_set(self.leased_cpus), small_pages=small)
+            leased=parse_cpu_set(self.leased_cpus), small_pages=small,
+            low_supply=self._read_supply())
+
+    def _read_supply(self):
+        """Return the LowSupply; None if it is missing or cannot be true.
+
+        The CPU sets of the report do not depend on it, so that an absurd value
+        must not make the report unreadable.
+        """
+        if 'cpu_percent' not in self.low_supply:
+            return None
+        supply = low_supply.LowSupply(
+            cpu_percent=self.low_supply['cpu_percent'],
+            wait_percent=self.low_supply.get('wait_percent'))
+        if low_supply.is_plausible(supply, self.floating_cpus):
+            return supply
+        return None
 
     @classmethod
     def from_stats(cls, stats):

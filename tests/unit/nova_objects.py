@@ -73,7 +73,7 @@ def aggregate(**metadata):
 
 def host_state(cpus=CPUS, pinned=(), low=0, ordinary=0, stats=None,
                aggregates=None, cells=None, low_by_cell=(),
-               small_pages=None):
+               small_pages=None, low_supply=None):
     """Return the state of a host as the scheduler reads it.
 
     :param pinned: CPUs that are pinned
@@ -83,6 +83,7 @@ def host_state(cpus=CPUS, pinned=(), low=0, ordinary=0, stats=None,
     :param aggregates: instead of one that is marked
     :param cells: NUMA cells instead of one with all CPUs
     :param small_pages: what the host reports
+    :param low_supply: what the host reports, a LowSupply
     :param low_by_cell: dict, cell -> vCPUs of low-priority guests with a
         NUMA topology
     """
@@ -90,7 +91,7 @@ def host_state(cpus=CPUS, pinned=(), low=0, ordinary=0, stats=None,
     if stats is None:
         report = capacity_report.CapacityReport.from_usage(
             cpus, capacity.calculate_used(len(pinned), low, ordinary), used,
-            dict(low_by_cell), small_pages=small_pages)
+            dict(low_by_cell), small_pages=small_pages, low_supply=low_supply)
         text = host_report.HostReport.to_stats(report)
         stats = {host_report.STATS_KEY: text}
     node = objects.ComputeNode(

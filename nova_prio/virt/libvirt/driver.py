@@ -5,7 +5,8 @@
 In addition to Nova's driver, this driver
 
 * checks the configuration at start, and probes the partitions,
-* reads the guests of libvirt before each recount,
+* reads the guests of libvirt before each recount, and measures the CPU time
+  that low-priority guests can get,
 * reports the inventories and traits of a priority host to Placement,
 * gives each guest the CPUs and the partition of its priority.
 
@@ -155,7 +156,10 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                 self.probe_partitions()
 
     def get_available_resource(self, nodename):
-        """Return Nova's result; probe partitions and read guests first."""
+        """Return Nova's result; first probe, read the guests and measure.
+
+        Nova calls this before it takes the lock of the tracker.
+        """
         with self.steps.contain(_PROBE):
             # has_failed tells of the previous run.
             if self.partitions.needs_probe or self.steps.has_failed(_PROBE):
@@ -163,6 +167,12 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         with self.steps.contain('read the guests of libvirt',
                                 reraised=(exception.HypervisorUnavailable,)):
             self.guests.read_guests(dedicated=self._get_pcpu_available())
+        with self.steps.contain('measure the low supply',
+                                refuse_on_error=False):
+            floating = self._get_vcpu_available()
+            if self.mix:
+                floating = self.get_floating_cpus()
+            self.guests.measure_supply(floating)
         return super().get_available_resource(nodename)
 
     def update_provider_tree(self, provider_tree, nodename, allocations=None):

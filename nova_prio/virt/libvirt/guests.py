@@ -32,6 +32,7 @@ from nova_prio.model import capacity
 from nova_prio.virt import demand
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt import partitions
+from nova_prio.virt.libvirt import supply_meter
 
 LOG = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class HostGuests:
         self._last_read = [], frozenset()
         # UUID of an orphan guest -> number of recounts that have found it.
         self._recounts = {}
+        self._supply_meter = supply_meter.SupplyMeter(host)
 
     def read_guests(self, dedicated):
         """Read all guests from libvirt, for ``update_blocked``.
@@ -84,6 +86,24 @@ class HostGuests:
             if guest is not None:
                 guests.append(guest)
         self._last_read = guests, frozenset(dedicated)
+
+    def measure_supply(self, floating):
+        """Update ``low_supply`` for the last read guests.
+
+        Call this before the recount takes the lock of the tracker: libvirt
+        may hang.
+
+        :param floating: set of the CPUs where low-priority guests may run
+        """
+        self._supply_meter.measure(floating, self.list_last_read())
+
+    @property
+    def low_supply(self):
+        """The CPU time that low-priority guests can get on this host.
+
+        It is a ``model.low_supply.LowSupply``; None if it is unknown.
+        """
+        return self._supply_meter.reported
 
     def list_last_read(self):
         """Return the last read guests, a list of ``guest_xml.Guest``."""

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
+
 from oslo_serialization import jsonutils
 from oslo_versionedobjects import fields
 from oslo_versionedobjects import fixture
@@ -7,6 +9,7 @@ import pytest
 
 from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import low_supply
 from nova_prio.model import memory_pages
 from nova_prio.objects import host_report
 
@@ -19,7 +22,8 @@ def make_report():
         CPUS, capacity.Rows(4, 8, 2), 14, {1: 3},
         partition_problem='no partition', blocked=frozenset((6, 7)),
         blocked_by='vm-b', problem='no report', leased=frozenset((5,)),
-        small_pages=memory_pages.SmallPages(4, 2048, -512))
+        small_pages=memory_pages.SmallPages(4, 2048, -512),
+        low_supply=low_supply.LowSupply(360, 20))
 
 
 def write(report):
@@ -32,7 +36,7 @@ def test_fields_and_version_are_unchanged():
     checker = fixture.ObjectVersionChecker(
         {'HostReport': [host_report.HostReport]})
     expected, actual = checker.test_hashes(
-        {'HostReport': '1.6-39cf23d7e6bb176e91b718633e85a65c'})
+        {'HostReport': '1.7-90d2a6122a7802acecdf0688e4331fc8'})
     assert expected == actual
 
 
@@ -50,13 +54,15 @@ def test_stored_text_is_unchanged():
     """Schedulers of all releases with this major version read it."""
     assert {'nova_prio_object.name': 'HostReport',
             'nova_prio_object.namespace': 'nova_prio',
-            'nova_prio_object.version': '1.6',
+            'nova_prio_object.version': '1.7',
             'nova_prio_object.data': {
                 'blocked_by': 'vm-b', 'blocked_cpus': '6-7',
                 'cpu_allocation_ratio': '2.0', 'cpu_dedicated_set': '0-7',
                 'cpu_shared_set': '8-11', 'floating_cpus': 12,
                 'high_sellable': 8, 'high_used': 4, 'leased_cpus': '5',
-                'low_by_cell': {'1': 3}, 'low_sellable': 16, 'low_used': 8,
+                'low_by_cell': {'1': 3}, 'low_sellable': 16,
+                'low_supply': {'cpu_percent': 360, 'wait_percent': 20},
+                'low_used': 8,
                 'mix': True, 'ordinary_sellable': 8, 'ordinary_used': 2,
                 'partition_problem': 'no partition', 'problem': 'no report',
                 'small_pages': {
@@ -94,6 +100,26 @@ def test_report_of_an_older_compute_is_read():
     read = read_as('1.5', small_pages=None)
     assert read.small_pages is None
     assert {5, 6, 7} == read.hidden
+    read = read_as('1.6', low_supply=None)
+    assert read.low_supply is None
+    assert 2048 == read.small_pages.total_mb
+
+
+@pytest.mark.parametrize('stored', [
+    {}, {'wait_percent': 20}, {'cpu_percent': -1, 'wait_percent': 20},
+    {'cpu_percent': 1201, 'wait_percent': 20},
+    {'cpu_percent': 360, 'wait_percent': 101}])
+def test_absurd_low_supply_is_unknown(stored):
+    """The host has 12 floating CPUs. The rest of the report counts."""
+    read = read_as('1.7', low_supply=stored)
+    assert read.low_supply is None
+    assert capacity.Rows(4, 8, 2) == read.used
+
+
+def test_wait_may_be_unknown():
+    report = dataclasses.replace(
+        make_report(), low_supply=low_supply.LowSupply(360, None))
+    assert report == host_report.HostReport.from_stats(write(report))
 
 
 @pytest.mark.parametrize('names, text', [
