@@ -106,6 +106,32 @@ Related options:
 * ``[filter_scheduler] cpu_weight_multiplier``: must be ``0.0``, because the
   PriorityWeighter weighs ordinary instances as the CPU weigher does
 """),
+    cfg.FloatOpt(
+        'low_supply_weight_multiplier',
+        default=0.0,
+        help="""
+Multiplier of the weight that the LowSupplyWeigher gives to a host.
+
+For a low-priority instance, a host weighs more if its CPUs leave more time for
+each low-priority vCPU, the new ones included. nova-compute measures this time,
+the low supply of the host, over some minutes. A host whose low supply is
+unknown weighs as much as the mean of the others. The aggregate metadata key
+``low_supply_weight_multiplier`` overrides this option for the hosts of an
+aggregate.
+
+Possible values:
+
+* a positive number: prefer hosts where low-priority guests get more CPU time.
+  If it is larger than the sum of the other multipliers, the CPU time decides
+  first
+* a negative number: prefer the other hosts
+* zero: disable the weigher
+
+Related options:
+
+* ``[filter_scheduler] weight_classes``
+* ``[nova_prio] priority_weight_multiplier``
+"""),
     cfg.ListOpt(
         'affinity_domains',
         default=['host'],

@@ -206,14 +206,14 @@ def _find_weigher_warnings(
                        '%s twice; remove the key.'
                        % (aggregate.name, key, aggregate.metadata[key],
                           effect))
-    key = 'priority_weight_multiplier'
-    for aggregate in aggregates:
-        multiplier = _parse_number(aggregate.metadata.get(key, 0))
-        if multiplier is None:
-            yield ("Host aggregate '%s' has the metadata %s=%s, which is no "
-                   'number, so that [nova_prio] %s is used; set it to a '
-                   'number.' % (aggregate.name, key, aggregate.metadata[key],
-                                key))
+    for key in aggregate_metadata.MULTIPLIER_KEYS:
+        for aggregate in aggregates:
+            multiplier = _parse_number(aggregate.metadata.get(key, 0))
+            if multiplier is None:
+                yield ("Host aggregate '%s' has the metadata %s=%s, which is "
+                       'no number, so that [nova_prio] %s is used; set it to '
+                       'a number.' % (aggregate.name, key,
+                                      aggregate.metadata[key], key))
     # Each key in aggregate metadata names a kind of failure domain. The last
     # domain is the host itself.
     domains = conf.nova_prio.affinity_domains

@@ -35,7 +35,7 @@ PAGE = 500
 #: 'priority' for other purposes, too: it counts only in an aggregate that is
 #: marked for priority instances.
 _KEYS = ('priority_mix', aggregate_metadata.ORDINARY_KEY,
-         'priority_weight_multiplier')
+         *aggregate_metadata.MULTIPLIER_KEYS)
 _AMBIGUOUS_KEY = 'priority'
 _FLAVOR_KEYS = {flavor_specs.EXTRA_SPEC} | {
     'aggregate_instance_extra_specs:' + key

@@ -24,6 +24,7 @@ EXTENDED = {
         'nova_prio.scheduler.filters.priority_filter.PriorityFilter',
         'nova_prio.scheduler.weights.group_weighers.SoftAffinityWeigher',
         'nova_prio.scheduler.weights.group_weighers.SoftAntiAffinityWeigher',
+        'nova_prio.scheduler.weights.low_supply_weigher.LowSupplyWeigher',
         'nova_prio.scheduler.weights.priority_weighter.PriorityWeighter',
     ],
     COMPUTE: [
@@ -230,6 +231,8 @@ NAMES = {
         nova.scheduler.utils resources_from_request_spec(ctxt, spec_obj,
             host_manager) setup_instance_group(context, request_spec)
         nova.scheduler.weights WeighedHost(obj, weight)
+        nova.scheduler.weights:HostWeightHandler get_weighed_objects(weighers,
+            obj_list, weighing_properties)
         nova.scheduler.weights.compute:BuildFailureWeigher
             weight_multiplier(host_state)
         nova.servicegroup:API get_updated_time(member) service_is_up(member)

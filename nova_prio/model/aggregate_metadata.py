@@ -11,6 +11,9 @@ import dataclasses
 AGGREGATE_KEYS = ('priority_mix', 'priority')
 #: With the value "false", the hosts take no new ordinary instances.
 ORDINARY_KEY = 'priority_ordinary'
+#: Keys that override the multipliers of weighers, options of this name.
+MULTIPLIER_KEYS = (
+    'priority_weight_multiplier', 'low_supply_weight_multiplier')
 #: All keys of aggregate metadata that this package reads as booleans.
 KEYS = AGGREGATE_KEYS + (ORDINARY_KEY,)
 

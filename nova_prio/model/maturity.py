@@ -119,6 +119,7 @@ OPTIONS = {
     'enabled': STABLE,
     'low_emulator_set': STABLE,
     'priority_weight_multiplier': STABLE,
+    'low_supply_weight_multiplier': NEW,
     'affinity_domains': STABLE,
     'affinity_same_priority': STABLE,
     'soft_affinity_weight_multiplier': STABLE,

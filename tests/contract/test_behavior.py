@@ -118,7 +118,7 @@ def test_controllers_make_the_compute_api_that_folds(monkeypatch):
     ('filters.HostFilterHandler', 'filters.all_filters',
      ['PriorityFilter', 'ComputeFilter']),
     ('weights.HostWeightHandler', 'weights.all_weighers',
-     ['PriorityWeighter', 'RAMWeigher'])])
+     ['PriorityWeighter', 'LowSupplyWeigher', 'RAMWeigher'])])
 def test_filters_and_weighers_are_found_once(
         handler, all_classes, names, scheduler_options):
     loader = importutils.import_class('nova.scheduler.' + handler)()
@@ -126,7 +126,7 @@ def test_filters_and_weighers_are_found_once(
         cls.__name__ for cls in loader.get_matching_classes([
             package + all_classes
             for package in ('nova.scheduler.', 'nova_prio.scheduler.')]))
-    assert [1, 1] == [found[name] for name in names]
+    assert [1] * len(names) == [found[name] for name in names]
 
 
 def test_scheduler_runs_the_request_filter(scheduler_options, monkeypatch):
@@ -141,6 +141,19 @@ def test_weights_of_a_group_are_used_as_they_are():
     weigher = group_weighers.SoftAffinityWeigher
     assert [0, 1, 3] == list(weights.normalize(
         [0, 1, 3], minval=weigher.minval, maxval=weigher.maxval))
+
+
+def test_host_is_measured_before_the_tracker_is_locked():
+    """A call of libvirt in get_available_resource may take long."""
+    recount = stock_tracker.ResourceTracker.update_available_resource
+    names = recount.__code__.co_names
+    assert (names.index('get_available_resource') <
+            names.index('_update_available_resource'))
+    # Nova locks this method with a decorator.
+    assert not hasattr(recount, '__wrapped__')
+    assert hasattr(
+        stock_tracker.ResourceTracker._update_available_resource,
+        '__wrapped__')
 
 
 def test_os_vif_makes_the_driver_importable():

@@ -33,6 +33,8 @@ from nova_prio.scheduler import failures
 from nova_prio.scheduler.filters import priority_filter
 from nova_prio.scheduler import request_filter
 from nova_prio.scheduler.weights import group_weighers
+from nova_prio.scheduler.weights import low_supply_weigher
+from nova_prio.scheduler.weights import multipliers
 from nova_prio.scheduler.weights import priority_weighter
 from nova_prio.virt.libvirt import driver
 from tests.functional import base
@@ -42,6 +44,7 @@ ENTRIES = (
     resource_tracker.PriorityResourceTracker, claims.PriorityClaim,
     claims.PriorityMoveClaim, driver.PriorityLibvirtDriver,
     priority_filter.PriorityFilter, priority_weighter.PriorityWeighter,
+    low_supply_weigher.LowSupplyWeigher,
     group_weighers.SoftAffinityWeigher,
     group_weighers.SoftAntiAffinityWeigher)
 
@@ -67,7 +70,7 @@ PARTS = {
     (priority_filter.PriorityFilter, '_passes_as_in_nova'),
     (priority_filter.PriorityFilter, '_read_request'),
     (priority_filter.PriorityFilter, 'find_refusal'),
-    (priority_weighter.PriorityWeighter, '_log_and_get_zero'),
+    (multipliers.AggregateMultiplier, '_log_and_get_zero'),
     (priority_host.PriorityHost, 'claiming'),
     (lease_ends.LeaseEnds, 'giving_back'),
     (resource_tracker.PriorityResourceTracker, '_refresh_report'),

@@ -45,7 +45,8 @@ def test_keys_and_values_are_those_of_the_package():
     # use it for other purposes.
     assert keys.keys() == {
         flavor_specs.EXTRA_SPEC, aggregate_metadata.AGGREGATE_KEYS[0],
-        aggregate_metadata.ORDINARY_KEY, 'priority_weight_multiplier'}
+        aggregate_metadata.ORDINARY_KEY,
+        *aggregate_metadata.MULTIPLIER_KEYS}
 
 
 def test_glance_loads_the_files(tmp_path):

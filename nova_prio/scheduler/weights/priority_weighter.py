@@ -7,10 +7,6 @@ The high row has the dedicated vCPUs, the low row the shared vCPUs of a host
 (:mod:`nova_prio.model.capacity`).
 """
 
-import functools
-
-import nova.conf
-from nova.scheduler import utils
 from nova.scheduler.weights import cpu
 
 from nova_prio.model import capacity
@@ -19,12 +15,12 @@ from nova_prio.objects import host_report
 from nova_prio.scheduler import failures
 from nova_prio.scheduler import host_view
 from nova_prio.scheduler import request_view
+from nova_prio.scheduler.weights import multipliers
 
-CONF = nova.conf.CONF
 MULTIPLIER = 'priority_weight_multiplier'
 
 
-class PriorityWeighter(cpu.CPUWeigher):
+class PriorityWeighter(multipliers.AggregateMultiplier, cpu.CPUWeigher):
     """Weigh a host by the free CPUs of the row that the instance draws from.
 
     Enable this weigher in place of Nova's CPU weigher. It weighs a
@@ -41,29 +37,12 @@ class PriorityWeighter(cpu.CPUWeigher):
     """
 
     minval = 0
-
-    def __init__(self):
-        self._multiplier = CONF.nova_prio.priority_weight_multiplier
-        self._has_multiplier = functools.cache(_has_multiplier)
-
-    def weight_multiplier(self, host_state):
-        """Return the multiplier of the host's aggregates or of the option."""
-        try:
-            for aggregate in host_state.aggregates:
-                # Nova's function reads all aggregates of each host. Call it
-                # only if needed: this answer is cached for each aggregate.
-                if self._has_multiplier(aggregate):
-                    return utils.get_weight_multiplier(
-                        host_state, MULTIPLIER, self._multiplier)
-        except Exception:
-            return self._log_and_get_zero(host_state)
-        return self._multiplier
+    multiplier_name = MULTIPLIER
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
         """Return the weights of the hosts, a list in the same order."""
-        # Read each aggregate once per request, because hosts share them.
-        self._has_multiplier = functools.cache(_has_multiplier)
         try:
+            self._forget_aggregates()
             request = request_view.read_request(weight_properties)
             if request.priority:
                 return [self._get_free_cpus(weighed.obj, request)
@@ -105,14 +84,3 @@ class PriorityWeighter(cpu.CPUWeigher):
             return 0.0
         except Exception:
             return self._log_and_get_zero(host_state)
-
-    def _log_and_get_zero(self, host_state):
-        """Log the current exception, and return zero as the weight."""
-        failures.log_failure(type(self).__name__, 'the host weighs zero',
-                             host_state)
-        return 0.0
-
-
-def _has_multiplier(aggregate):
-    """Return whether an aggregate overrides the multiplier."""
-    return MULTIPLIER in aggregate.metadata
