@@ -48,6 +48,12 @@ METRICS = {
     'nova_prio_blocked_cpus': Metric(
         ('host',), 'Dedicated CPUs without a pinned instance that other '
         'guests use.'),
+    'nova_prio_low_supply_cpus': Metric(
+        ('host',), 'CPUs whose time low-priority guests can get: their idle '
+        'time, and the time that these guests use.'),
+    'nova_prio_low_wait_ratio': Metric(
+        ('host',), 'Part of the time that the vCPUs of low-priority guests '
+        'wait for a CPU.'),
     'nova_prio_partition_problem': Metric(
         ('host',), 'Whether the host cannot start guests with a priority.'),
     'nova_prio_report_problem': Metric(
@@ -199,6 +205,12 @@ def measure_host(host: host_inventory.HostRecord,
     yield 'nova_prio_blocked_cpus', (name,), len(report.blocked)
     yield 'nova_prio_partition_problem', (name,), bool(
         report.partition_problem)
+    supply = report.low_supply
+    if supply is not None:
+        yield 'nova_prio_low_supply_cpus', (name,), supply.cpus
+        if supply.wait_percent is not None:
+            yield ('nova_prio_low_wait_ratio', (name,),
+                   supply.wait_percent / 100)
     for state, rows in (('sold', report.used), ('sellable', report.sellable),
                         ('remaining', report.left)):
         for row, vcpus in rows._asdict().items():

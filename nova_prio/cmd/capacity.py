@@ -15,13 +15,16 @@ from nova_prio.cmd import report
 from nova_prio.cmd import tables
 
 #: Columns of the sold, sellable and remaining vCPUs of each row. A row is a
-#: number of vCPUs that a host may sell (``nova_prio.model.capacity``).
+#: number of vCPUs that a host may sell (``nova_prio.model.capacity``). The last
+#: two are the CPU time that low-priority guests can get, and their wait
+#: (``nova_prio.model.low_supply``).
 COLUMNS = ['High Sold', 'High Sellable', 'High Left',
            'Low Sold', 'Low Sellable', 'Low Left',
-           'Ordinary Sold', 'Ordinary Sellable', 'Ordinary Left']
+           'Ordinary Sold', 'Ordinary Sellable', 'Ordinary Left',
+           'Low Supply', 'Low Wait Percent']
 #: The same for a table, with the three numbers of a row in one column.
 TABLE = ['High Sold/Sellable (Left)', 'Low Sold/Sellable (Left)',
-         'Ordinary Sold/Sellable (Left)']
+         'Ordinary Sold/Sellable (Left)', 'Low Supply (Wait)']
 
 
 class ShowCapacity(report.Report):
@@ -31,6 +34,9 @@ class ShowCapacity(report.Report):
     rows: the high row (dedicated vCPUs), the low row (all shared vCPUs) and
     the ordinary row (shared vCPUs of instances without low priority). Hosts
     without a report, because they run another compute driver, are omitted.
+    "Low Supply" is the number of CPUs whose time low-priority instances can
+    get, as measured, and "Wait" the part of the time that their vCPUs wait for
+    a CPU: for an aggregate, that of the host where they wait most.
     With --after-loss, list how many guests of each host fit on the other hosts
     of the aggregate if the host is lost, and what is missing for the others.
     This command reads Nova's databases: run it where nova-manage runs.
@@ -90,11 +96,12 @@ class ShowCapacity(report.Report):
         if parsed_args.after_loss:
             return self._show_losses(context, selected, parsed_args)
         sums = _sum_up(selected, units, parsed_args)
+        supplies = _sum_up_supplies(selected, parsed_args)
         first_columns = ['Host']
         if parsed_args.by_aggregate:
             first_columns = ['Aggregate', 'Hosts']
         columns = first_columns + COLUMNS + unit_columns
-        rows = _make_lines(sums, parsed_args)
+        rows = _make_lines(sums, supplies, parsed_args)
         if parsed_args.html:
             from nova_prio.admin.page import capacity as capacity_page
             from nova_prio.admin.page import render
@@ -105,7 +112,8 @@ class ShowCapacity(report.Report):
             output_file.write('--html', parsed_args.html, render.render(page))
         if tables.is_for_reading(parsed_args):
             columns = first_columns + TABLE + unit_columns
-            rows = _make_lines(sums, parsed_args, is_for_reading=True)
+            rows = _make_lines(
+                sums, supplies, parsed_args, is_for_reading=True)
         self.show(parsed_args, columns, rows)
         return report.CLEAN
 
@@ -207,21 +215,41 @@ def _sum_up(hosts, units, parsed_args):
     """
     sums = {}
     for host in hosts:
-        names = [host.name]
-        if parsed_args.by_aggregate:
-            names = _get_aggregates(host)
         # The sold, sellable and remaining vCPUs: high, low, ordinary.
         rows = content.make_rows(
             host.report.used, host.report.sellable, host.report.left)
-        for name in names:
+        for name in _get_line_names(host, parsed_args):
             content.add_host(sums, name, rows, units.get(host.name, 0))
     return dict(sorted(sums.items()))
 
 
-def _make_lines(sums, parsed_args, is_for_reading=False):
+def _get_line_names(host, parsed_args):
+    """Return the names of the lines to which a host belongs, a list."""
+    if parsed_args.by_aggregate:
+        return _get_aggregates(host)
+    return [host.name]
+
+
+def _sum_up_supplies(hosts, parsed_args):
+    """Return the CPU time for low-priority guests of each host or aggregate.
+
+    :param hosts: list of ``HostRecord``
+    :returns: dict, name of a host or aggregate -> ``low_supply.LowSupply``, or
+        None if it is unknown for one of the hosts
+    """
+    from nova_prio.model import low_supply
+    found = collections.defaultdict(list)
+    for host in hosts:
+        for name in _get_line_names(host, parsed_args):
+            found[name].append(host.report.low_supply)
+    return {name: low_supply.add_up(each) for name, each in found.items()}
+
+
+def _make_lines(sums, supplies, parsed_args, is_for_reading=False):
     """Return a line of the list for each host or aggregate.
 
     :param sums: what :func:`_sum_up` returns
+    :param supplies: what :func:`_sum_up_supplies` returns
     :param is_for_reading: whether the sold, the sellable and the remaining
         vCPUs are one text, as in ``TABLE``, not three numbers
     :returns: list of lists of values
@@ -236,6 +264,13 @@ def _make_lines(sums, parsed_args, is_for_reading=False):
                 line.append(_format_row(vcpus))
             else:
                 line += [vcpus.sold, vcpus.sellable, vcpus.left]
+        supply = supplies[name]
+        if is_for_reading:
+            line.append(content.format_low_supply(supply))
+        elif supply is None:
+            line += [None, None]
+        else:
+            line += [supply.cpus, supply.wait_percent]
         if parsed_args.flavor:
             line.append(total.units)
         lines.append(line)

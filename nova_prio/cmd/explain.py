@@ -10,7 +10,7 @@ from osc_lib import exceptions
 from nova_prio.cmd import controller
 from nova_prio.cmd import report
 
-COLUMNS = ('Host', 'Result', 'Reason', 'Rank', 'Weight')
+COLUMNS = ('Host', 'Result', 'Reason', 'Rank', 'Weight', 'Low Supply')
 
 
 class Explain(report.Report):
@@ -21,9 +21,12 @@ class Explain(report.Report):
     server. Nova's own code decides, with all filters that nova.conf enables.
     For each host, "Result" is the part of Nova that refuses the server: cell,
     request filter, Placement, nova-scheduler, the name of a filter, or
-    nova-compute if the request forces a host. For hosts that pass, the rank
-    and the weight are those of PriorityWeighter. If no host passes, the last
-    line names the host with the smallest shortage. If a host has several
+    nova-compute if the request forces a host. For hosts that pass, the weight
+    is that of PriorityWeighter, and "Low Supply" is the number of CPUs for
+    each low-priority vCPU, this server included, if it has low priority. The
+    rank is that of PriorityWeighter, and of LowSupplyWeigher if nova.conf
+    enables it. If no host passes, the last line names the host with the
+    smallest shortage. If a host has several
     compute nodes, "Host" is the name of the host, a colon, and the name of the
     node. This command changes nothing. It reads Nova's databases and
     Placement: run it with the nova.conf of nova-scheduler. Exit status: 0 if a
@@ -80,13 +83,14 @@ class Explain(report.Report):
             report.refuse('--host', min(unknown), allowed)
         self.show(parsed_args, COLUMNS, [
             (each.host, each.result, each.reason,
-             OptionalColumn(each.rank), OptionalColumn(each.weight))
+             OptionalColumn(each.rank), OptionalColumn(each.weight),
+             OptionalColumn(_round(each.low_supply)))
             for each in shown])
         status, text = _conclude(shown, scheduler.list_doubts())
         weighers = controller.get_conf().filter_scheduler.weight_classes
         return self.end(status, (
-            '%s Not evaluated: the weighers of %s except PriorityWeighter; '
-            'CPU model, storage, networks and ports.'
+            '%s Not evaluated: the weighers of %s except PriorityWeighter '
+            'and LowSupplyWeigher; CPU model, storage, networks and ports.'
             % (text, ', '.join(weighers))))
 
     def _read_request(self, context, uuid):
@@ -103,6 +107,11 @@ class Explain(report.Report):
                 'The server is on %s: the answer is about a move to another '
                 'host.', server.host)
         return server.spec
+
+
+def _round(supply):
+    """Return a number of CPUs with two digits, or None."""
+    return None if supply is None else round(supply, 2)
 
 
 def _make_request(context, parsed_args):

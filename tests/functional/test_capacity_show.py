@@ -40,19 +40,20 @@ class CapacityShow(base.FunctionalTest):
         self.boot(self.high, az='nova:mix1')
         self.boot(self.low, az='nova:mix1')
         self.boot(self.plain, az='nova:off1')
-        hosts = {'mix1': [4, 8, 4, 4, 16, 12, 0, 8, 8],
-                 'off1': [0, 8, 8, 4, 8, 4, 4, 8, 4],
-                 'plain1': [0, 0, 0, 0, 8, 8, 0, 8, 8]}
+        # The last two numbers are the low supply and the wait.
+        hosts = {'mix1': [4, 8, 4, 4, 16, 12, 0, 8, 8, None, None],
+                 'off1': [0, 8, 8, 4, 8, 4, 4, 8, 4, None, None],
+                 'plain1': [0, 0, 0, 0, 8, 8, 0, 8, 8, None, None]}
         self.assertEqual(hosts, self.numbers())
         self.assertEqual({'off1': hosts['off1']},
                          self.numbers('--host', 'off1'))
         _, table, _ = commands.run(
             'capacity', 'show', options=(), load=str.splitlines)
         self.assertEqual(
-            ['mix1', '4/8 (4)', '4/16 (12)', '0/8 (8)'],
+            ['mix1', '4/8 (4)', '4/16 (12)', '0/8 (8)', 'unknown'],
             [cell.strip() for cell in table[3].split('|')[1:-1]])
         aggregates = {'priority_mix=true': [
-            2, 4, 16, 12, 8, 24, 16, 4, 16, 12],
+            2, 4, 16, 12, 8, 24, 16, 4, 16, 12, None, None],
             'priority_ordinary=false': [1, *hosts['plain1']]}
         self.assertEqual(aggregates, self.numbers('--by-aggregate'))
         self.assertEqual(
@@ -84,7 +85,7 @@ class CapacityShow(base.FunctionalTest):
             self.boot(self.low, az='nova:mix1')
         self.boot(self.plain, 'ERROR', az='nova:mix1')
         rows, text = self.read_page('--host', 'mix1')
-        self.assertEqual([0, 8, 8, 16, 16, 0, 0, 8, 0],
+        self.assertEqual([0, 8, 8, 16, 16, 0, 0, 8, 0, None, None],
                          list(rows[0].values())[1:])
         self.assertEqual('0 left 0 of 8 sold', html_page.read_hosts(text)[
             'mix1'].get_rows()['ordinary'])

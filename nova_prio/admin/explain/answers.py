@@ -50,8 +50,11 @@ class Answer:
     with a colon between them, as in a request. ``result`` is one of the
     constants of this module, or the name of a filter. ``missing`` is a dict,
     name of ``MOVABLE``, such as 'high row' -> missing amount; it is empty if
-    the host passes, or refuses for another reason than a shortage. ``rank``
-    and ``weight`` are those of PriorityWeighter, if the host passes.
+    the host passes, or refuses for another reason than a shortage. If the host
+    passes, ``rank`` is that of the weighers of this package, ``weight`` that
+    of PriorityWeighter, and ``low_supply`` is the CPU time for each
+    low-priority vCPU, as a number of CPUs, if the request has low priority and
+    the host has measured it.
     ``may_fit_after_moves`` tells whether the host passes, or may do so when
     other instances have moved away.
     """
@@ -62,6 +65,7 @@ class Answer:
     missing: dict[str, int] = dataclasses.field(default_factory=dict)
     rank: int | None = None
     weight: float | None = None
+    low_supply: float | None = None
     may_fit_after_moves: bool = False
 
     def set_missing(self, missing: dict[str, int]) -> None:

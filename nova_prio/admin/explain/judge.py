@@ -4,7 +4,7 @@
 
 Nova decides in this order: request filters, Placement, filters, weighers. All
 of it is Nova's own code, on records that are read once. Of the weighers, only
-PriorityWeighter is shown.
+PriorityWeighter and LowSupplyWeigher are shown.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ from nova_prio.admin.explain import candidates
 from nova_prio.admin.explain import hosts as explain_hosts
 from nova_prio.admin import host_inventory
 from nova_prio.compat import hooks
+from nova_prio.model import capacity
 from nova_prio.model import reasons
 from nova_prio.placement import allocations
 from nova_prio.scheduler import config_checks
 from nova_prio.scheduler import request_filter as prio_filter
+from nova_prio.scheduler import request_view
+from nova_prio.scheduler.weights import low_supply_weigher
 from nova_prio.scheduler.weights import priority_weighter
 
 if typing.TYPE_CHECKING:
@@ -105,18 +108,42 @@ class Judge:
         scores = weigher.weigh_objects(
             [weights.WeighedHost(state, 0.0) for state in decision.passing],
             spec)
-        passing = []
         for score, state in zip(scores, decision.passing):
             answer = decision.get_answer(state.uuid)
             answer.weight = score * weigher.weight_multiplier(state)
             # The host passes: say why Nova may still prefer another one.
             answer.reason = answers.describe_failed_builds(
                 self.hosts.weighers, state)
+        self._rank(decision, weigher)
+        return sorted(decision.answers.values(), key=answers.get_position)
+
+    def _rank(self, decision: candidates.Decision,
+              weigher: priority_weighter.PriorityWeighter) -> None:
+        """Set the ranks of the hosts that pass, and their low supply.
+
+        The low supply is the CPU time that low-priority guests can get. It
+        counts in the ranks if nova.conf enables LowSupplyWeigher. As in Nova,
+        each weigher adds its multiplier at most.
+        """
+        if not decision.passing:
+            return
+        weighers = [weigher]
+        for each in self.hosts.weighers:
+            if isinstance(each, low_supply_weigher.LowSupplyWeigher):
+                weighers.append(each)
+        weighed = weights.HostWeightHandler().get_weighed_objects(
+            weighers, decision.passing, decision.spec)
+        request = request_view.read_request(decision.spec)
+        passing = []
+        for each in weighed:
+            answer = decision.get_answer(each.obj.uuid)
+            if request.priority == capacity.LOW:
+                answer.low_supply = low_supply_weigher.get_supply_per_vcpu(
+                    each.obj, request)
             # The largest weight comes first; the name decides a tie.
-            passing.append((-answer.weight, answer.host, answer))
+            passing.append((-each.weight, answer.host, answer))
         for rank, (_, _, answer) in enumerate(sorted(passing), start=1):
             answer.rank = rank
-        return sorted(decision.answers.values(), key=answers.get_position)
 
     def decide(self, spec: objects.RequestSpec,
                before_moves: bool = False) -> candidates.Decision:

@@ -40,6 +40,9 @@ NOTES = [
     'The servers are those in Nova, with the CPUs that Nova gives to a server '
     'when it starts. A guest on a stale CPU set may float on other CPUs: '
     '"nova-prio audit" on the host finds it.',
+    'The low supply is the CPU time that low-priority servers can get, as '
+    'measured: idle time, and the time that they use. The wait is the part of '
+    'the time that their vCPUs wait for a CPU.',
     'To learn why a server got no host, run "nova-prio explain SERVER".']
 
 
@@ -198,7 +201,9 @@ def _make_host(host: host_inventory.HostRecord,
         facts=[('Dedicated CPUs', _format_cpus(cpus.dedicated)),
                ('Shared CPUs', _format_cpus(cpus.shared)),
                ('CPU allocation ratio', str(cpus.ratio)),
-               ('Mix', mix)],
+               ('Mix', mix),
+               ('Low supply in CPUs (wait)',
+                content.format_low_supply(report.low_supply))],
         held=held, blocked=report.blocked, problems=problems,
         is_open=not reasons_to_omit,
         takes_priority=host.allows_priority and not is_disabled)

@@ -16,6 +16,7 @@ import string
 import typing
 
 from nova_prio.model import capacity
+from nova_prio.model import low_supply
 from nova_prio.model import provider_rows
 
 #: Problem of a host that no aggregate marks for servers with a priority.
@@ -177,6 +178,19 @@ def make_rows(used: capacity.Rows, sellable: capacity.Rows,
             sold=getattr(used, name), sellable=getattr(sellable, name),
             left=getattr(left, name))
     return rows
+
+
+def format_low_supply(supply: low_supply.LowSupply | None) -> str:
+    """Return the CPU time that low-priority guests can get, as a text.
+
+    The part of the time that these guests wait for a CPU is in parentheses.
+    """
+    if supply is None:
+        return 'unknown'
+    wait = 'unknown'
+    if supply.wait_percent is not None:
+        wait = '%d %%' % supply.wait_percent
+    return '%.1f (%s)' % (supply.cpus, wait)
 
 
 def assign_codes(names: abc.Sequence[str]) -> dict[str, str]:

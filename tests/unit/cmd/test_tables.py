@@ -41,14 +41,15 @@ ROWS = {
                         AMOUNTS, host=HOST), 'to be fixed', SENTENCE)),
     'capacity show': (
         ['Aggregate', 'Hosts', *capacity.TABLE, 'Units'],
-        [HOST, 1000, *[capacity._format_row(ROW)] * 3, 1000]),
+        [HOST, 1000, *[capacity._format_row(ROW)] * 3, '1000.5 (100 %)',
+         1000]),
     'capacity gain': (
         [*capacity_gain.COLUMNS, *capacity_gain.UNITS, capacity_gain.NOTE],
         [HOST, True, *[1000] * 6, 'CPUs, memory', SENTENCE]),
     'capacity gain --what-if': (gain_answers.COLUMNS, [
         100, 1000.0, False, 4096, 4096, 10000, 10000, 'CPUs', 100]),
     'explain': (explain.COLUMNS, [
-        HOST, answers.PRIORITY_FILTER, SENTENCE, 12, -1234.5]),
+        HOST, answers.PRIORITY_FILTER, SENTENCE, 12, -1234.5, 0.25]),
     'host disable': (host_disable.COLUMNS, [
         UUID, 'web-1', 'high', 128, 1048576, 'pinned outside', HOST]),
     'host plan': (plan_format.COLUMNS[:-1], [
