@@ -152,6 +152,18 @@ class HostPlan(colocation.Colocation):
                                 joined=[pinned])
         self.assertEqual('CPUs 6-8', plan['floats', low['id']]['Now'])
 
+    def test_plan_names_cores_with_cpus_of_both_sets(self):
+        """Threads of a core have successive numbers: 8 and 9, for example."""
+        self.start_stock_host(threads=2)
+        plan = self.plan('--dedicated', '0-8', '--shared', '9-11',
+                         '--ratio', '2.0')
+        self.assertEqual('dedicated 8, shared 9',
+                         plan['host', 'SMT siblings']['Then'])
+        self.assertEqual('ready', plan['verdict', 'mix1']['Then'])
+        plan = self.plan('--dedicated', '0-7', '--shared', '8-11',
+                         '--ratio', '2.0')
+        self.assertNotIn(('host', 'SMT siblings'), plan)
+
     def test_instance_pinned_outside_blocks_plan(self):
         self.start_stock_host(dedicated='0-7', shared='8-11')
         server = self.boot(self.flavor(8, **{'hw:cpu_policy': 'dedicated'}))

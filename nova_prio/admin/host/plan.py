@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import abc
 
 from nova import objects
+from nova.virt import hardware
 import os_resource_classes as orc
 
 from nova_prio.admin.audit import finding
@@ -81,6 +82,7 @@ def make_plan(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
     if are_all_explained:
         blocked = frozenset()
     yield from _list_host_problems(view, blocked)
+    yield from _list_split_cores(view.cells, planned_cpus)
 
 
 def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
@@ -311,6 +313,33 @@ def _list_host_problems(view: host_view.HostView,
             present='none for priority instances', planned='priority_mix=true',
             remedy='Add the host to a host aggregate with that metadata as '
             'the last step: it gets no priority instance before.')
+
+
+def _list_split_cores(cells: abc.Iterable[objects.NUMACell],
+                      planned_cpus: capacity.HostCPUs) -> _PlanRows:
+    """Yield a PlanRow if cores have both dedicated and shared CPUs.
+
+    The threads of a core share its execution units and its caches, which no
+    CPU set divides.
+    """
+    dedicated: set[int] = set()
+    shared: set[int] = set()
+    for cell in cells:
+        for threads in cell.siblings:
+            pinned = threads & planned_cpus.dedicated
+            floating = threads & planned_cpus.shared
+            if pinned and floating:
+                dedicated |= pinned
+                shared |= floating
+    if dedicated:
+        yield plan_format.PlanRow(
+            plan_format.HOST, 'SMT siblings',
+            planned='dedicated %s, shared %s' % (
+                hardware.format_cpu_spec(dedicated),
+                hardware.format_cpu_spec(shared)),
+            remedy='These CPUs are threads of the same cores: a guest that '
+            'floats on the shared thread slows the vCPU that is pinned to the '
+            'other one. Put all threads of a core into one set.')
 
 
 def list_steps(host: str, planned_cpus: capacity.HostCPUs,
