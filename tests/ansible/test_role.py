@@ -18,11 +18,20 @@ NOVA_BASE = 'NOVA_PRIO_TEST_DEBIAN_NOVA'
 HOSTS = ('compute-1', 'compute-2')
 PLANS = '/var/lib/nova-prio-plans'
 PACKAGE_LIST = '/var/lib/dpkg/info/python3-nova-prio.list'
+DROP_INS = '/etc/nova/nova.conf.d'
 RESTARTS = 'compute-1\ncompute-1\ncompute-2\n'
 # A chroot has no cgroups: the command prepares it as the image of a host.
 HOST_COMMAND = '''\
 #!/bin/sh
 exec /usr/bin/nova-prio-host "$@" --root /proc/self/root
+'''
+# A CPU is in both sets.
+WRONG = '''\
+[DEFAULT]
+compute_driver = prio.PriorityLibvirtDriver
+[compute]
+cpu_dedicated_set = 0-8
+cpu_shared_set = 8-11
 '''
 
 
@@ -74,6 +83,7 @@ def machine(tmp_path_factory):
              'python3-apt', *('/mnt/shared/%s.deb' % name
                               for name in packages))
     (root.shared / 'nova-prio-host').write_text(HOST_COMMAND)
+    (root.shared / 'wrong.conf').write_text(WRONG)
     root.check('sh', '-ec', '''
         install /mnt/shared/nova-prio-host /usr/local/bin
         mkdir -p /var/tmp/state /etc/systemd/system''')
@@ -98,6 +108,18 @@ def test_run_stops_at_the_first_host_that_is_not_ready(machine):
     assert 1 == numbers['compute-1']['failed']
     assert 'compute-2' not in numbers
     assert '' == machine.read('/etc/nova/compute-1/nova-prio.conf')
+
+
+def test_wrong_options_stop_the_run_before_the_restart(machine):
+    # nova-prio-status reads this directory.
+    machine.root.check(
+        'sh', '-ec', 'mkdir -p %s; cp /mnt/shared/wrong.conf %s' % (
+            DROP_INS, DROP_INS))
+    numbers = machine.play('convert.yml', status=2)
+    machine.root.check('rm', DROP_INS + '/wrong.conf')
+    assert 1 == numbers['compute-1']['failed']
+    assert machine.read('/etc/nova/compute-1/nova-prio.conf')
+    assert '' == machine.read('/var/tmp/state/restarts')
 
 
 def test_run_stops_at_the_first_host_that_does_not_agree(machine):
