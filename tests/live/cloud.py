@@ -209,7 +209,8 @@ class Cloud:
         self.processes.start(
             'nova-compute-' + name, *record['enter'], *with_clock,
             layouts.PROGRAMS / 'nova-compute',
-            *self._files('common', name, 'readme-compute'))
+            *self._files('common', name, 'readme-compute'),
+            '--config-dir', self.layout.drop_ins(name))
 
     def audit(self, *arguments):
         """Run ``nova-prio audit --fix`` and return its output."""

@@ -27,6 +27,8 @@ def write(layout):
     for name in 'nova', 'neutron', layout.compute_state, *(
             pathlib.Path(host, 'instances') for host in layout.hosts):
         (layout.state / name).mkdir(parents=True, exist_ok=True)
+    for host in layout.hosts:
+        layout.drop_ins(host).mkdir(exist_ok=True)
     for service in 'nova', 'neutron':
         shutil.copy(layouts.SAMPLES / service / 'api-paste.ini',
                     layout.etc / service)

@@ -93,6 +93,10 @@ class Layout:
         """The directory of all configuration files."""
         return self.directory / 'etc'
 
+    def drop_ins(self, host):
+        """Return the directory that nova-compute of a host reads last."""
+        return self.etc / 'nova' / (host + '.conf.d')
+
     @property
     def nova_options(self):
         """The options of nova-prio and nova-manage with the configuration."""
