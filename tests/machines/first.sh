@@ -12,7 +12,8 @@
 # under the License.
 
 # The first process of a virtual machine. MANAGER is systemd or none; CGROUPS is
-# v1 or v2; MACHINED is yes or no. PYTHON runs the script INSIDE.
+# v1 or v2; MACHINED is yes or no; PACKAGED is yes if the slices are installed, as
+# by the Debian package, or no. PYTHON runs the script INSIDE.
 set -eu
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 # The files may come from a container, but this is a virtual machine.
@@ -75,7 +76,15 @@ END
 exec $PYTHON -I -S /usr/local/lib/nova-prio-host "\$@"
 END
     chmod +x /usr/local/bin/nova-prio-host
-    cp "$source/etc/systemd/nova-prio-host.service" /usr/lib/systemd/system
+    cp "$source"/etc/systemd/nova-prio-host* /usr/lib/systemd/system
+    # As debian/rules.
+    if [ "$PACKAGED" = yes ]; then
+        mkdir -p /tmp/image/etc/systemd/system
+        nova-prio-host prepare --root /tmp/image
+        mv /tmp/image/etc/systemd/system/*.slice /usr/lib/systemd/system
+    fi
+    # That of node_exporter.
+    mkdir -p /var/lib/prometheus/node-exporter
     cat >"$units/nova-prio-host.service.d/test.conf" <<END
 [Service]
 ExecStartPre=sh -c 'nova-prio-host check --json; echo \$\$? >/run/before'

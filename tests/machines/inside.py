@@ -29,6 +29,8 @@ GUEST = '''
 </domain>
 '''
 UNIT = 'nova-prio-host.service'
+METRICS = 'nova-prio-host-metrics'
+METRICS_FILE = '/var/lib/prometheus/node-exporter/nova_prio_host.prom'
 PARTITIONS = ('high_prio_machine', 'low_prio_machine')
 REAL_TIME = '<vcpusched vcpus="0" scheduler="fifo" priority="1"/>'
 FILES = ('cpu.idle', 'cpu.weight', 'cpu.shares', 'cpuset.cpus',
@@ -89,6 +91,8 @@ def collect():
         time.sleep(0.2)
     for name, tuning in zip(PARTITIONS, (REAL_TIME, '')):
         found[name] = start_guest(name, tuning)
+    if 'active' in found:
+        found['metrics unit'] = start_metrics()
     found['check after guests'] = run(*COMMAND, 'check', '--json')
     found['weights after guests'] = read_weights()
     return found
@@ -106,6 +110,19 @@ def read_boot():
                 'libvirtd.service', 'InactiveExitTimestampMonotonic'),
             'active': run('systemctl', 'is-active', UNIT, 'libvirtd.service',
                           *('%s.slice' % name for name in PARTITIONS))}
+
+
+def start_metrics():
+    """Start the units of the metrics; return their results.
+
+    The timer would start the service at the next full minute.
+    """
+    found = {'timer': run('systemctl', 'start', METRICS + '.timer'),
+             'next': run('systemctl', 'list-timers', '--no-legend',
+                         METRICS + '.timer'),
+             'service': run('systemctl', 'start', METRICS + '.service')}
+    found['lines'] = pathlib.Path(METRICS_FILE).read_text().splitlines()
+    return found
 
 
 def read_number(unit, name):

@@ -16,7 +16,7 @@ HIGH, LOW = PARTITIONS = ('high_prio_machine', 'low_prio_machine')
 
 
 @pytest.fixture(scope='module', params=[
-    'v2-none', 'v2-systemd', 'v2-systemd-machined', 'v1-none',
+    'v2-none', 'v2-systemd', 'v2-systemd-machined-packaged', 'v1-none',
     'v1-systemd-machined'])
 def found(request, tmp_path_factory):
     """Tuple (name of the machine, dict with the results of inside.py)."""
@@ -25,6 +25,7 @@ def found(request, tmp_path_factory):
         tmp_path_factory.mktemp('machine'), HERE / 'first.sh',
         'CGROUPS=%s' % cgroups, 'MANAGER=%s' % manager[0],
         'MACHINED=%s' % ('yes' if 'machined' in manager else 'no'),
+        'PACKAGED=%s' % ('yes' if 'packaged' in manager else 'no'),
         # That of the environment is in the checkout, which may be in /tmp.
         'PYTHON=%s' % pathlib.Path(sys.executable).resolve(),
         'INSIDE=%s' % (machine.CHECKOUT / HERE / 'inside.py'))
@@ -103,3 +104,25 @@ def test_boot_prepares_host_before_libvirt_starts(found):
     if 'active' in found:
         assert [0, 4 * ['active'], []] == found['active']
         assert 0 < found['prepared'] <= found['libvirtd starts']
+
+
+def test_slices_of_the_package_are_not_written_again(found):
+    name, found = found
+    written = [line for line in found['prepare'][1]
+               if line.startswith('wrote ')]
+    if 'systemd' in name and 'packaged' not in name:
+        assert 2 == len(written)
+    else:
+        assert [] == written
+
+
+def test_units_write_the_metrics(found):
+    name, found = found
+    assert ('metrics unit' in found) == ('systemd' in name)
+    if 'metrics unit' in found:
+        result = found['metrics unit']
+        assert [0, [], []] == result['timer']
+        assert [0, [], []] == result['service']
+        timer, = result['next'][1]
+        assert timer.endswith('nova-prio-host-metrics.service')
+        assert 'nova_prio_cgroup_problems 0' in result['lines']
