@@ -105,12 +105,12 @@ class Role:
                 'nova_prio_restart': str(restart),
                 'nova_prio_status_command': str(status)}
         self.inventory.write_text(yaml.safe_dump({
-            'all': {'vars': {'ansible_python_interpreter': sys.executable}},
+            'all': {'vars': {'ansible_python_interpreter': sys.executable,
+                             'ansible_user': 'root'}},
             'controllers': {'hosts': {
                 'controller-1': {'ansible_connection': 'local'}}},
             'priority_hosts': {'hosts': hosts, 'vars': {
                 'ansible_port': layouts.SSH_PORT,
-                'ansible_user': 'root',
                 'ansible_remote_tmp': str(self.directory / 'remote'),
                 'ansible_ssh_private_key_file': str(
                     self.layout.etc / 'ssh' / 'key'),
