@@ -27,14 +27,18 @@ def main():
         '--hosts', type=int, default=len(layouts.Layout.hosts),
         help='number of compute hosts; for "up"')
     parser.add_argument(
+        '--nova', type=pathlib.Path, default=layouts.PROGRAMS.parent,
+        help='virtual environment of Nova and this package; for "up"')
+    parser.add_argument(
         '--seconds', type=int, default=0,
         help='maximum time for the cloud to settle; for "check"')
     arguments = parser.parse_args()
     directory = arguments.directory.absolute()
     try:
         if arguments.command == 'up':
-            cloud.Cloud(layouts.Layout.of_size(
-                directory, arguments.first_port, arguments.hosts)).up()
+            layout = layouts.Layout.of_size(
+                directory, arguments.first_port, arguments.hosts)
+            cloud.Cloud(layout, nova=arguments.nova).up()
             return 0
         found = cloud.Cloud(layouts.Layout.load(directory))
         if arguments.command == 'down':

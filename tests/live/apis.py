@@ -29,9 +29,15 @@ def apis(layout):
     }
 
 
-def start(layout, processes, listener):
-    """Start an API and wait until uWSGI accepts its requests."""
+def start(layout, processes, listener, nova):
+    """Start an API and wait until uWSGI accepts its requests.
+
+    :param nova: pathlib.Path of the virtual environment of nova-api
+    """
     api = apis(layout)[listener]
+    environment = layouts.PROGRAMS.parent
+    if listener == 'compute':
+        environment = nova
     processes.start(
         listener, layouts.PROGRAMS / 'uwsgi',
         '--http-socket', '%s:%d' % (layouts.ADDRESS, layout.port(listener)),
@@ -45,7 +51,7 @@ def start(layout, processes, listener):
         '--listen', 1024,
         # uWSGI would reset connections that clients keep open.
         '--add-header', 'Connection: close',
-        '--virtualenv', layouts.PROGRAMS.parent,
+        '--virtualenv', environment,
         environment={name: str(value)
                      for name, value in api.environment.items()})
     processes.wait_for_port(listener, listener)

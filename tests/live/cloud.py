@@ -4,6 +4,7 @@
 
 import concurrent.futures
 import functools
+import os
 import socket
 import subprocess
 import sys
@@ -22,14 +23,18 @@ from tests.live import processes as running
 class Cloud:
     """The services of a layout."""
 
-    def __init__(self, layout, say=functools.partial(print, flush=True)):
+    def __init__(self, layout, say=functools.partial(print, flush=True),
+                 nova=layouts.PROGRAMS.parent):
         """Start nothing yet.
 
         :param say: function that prints a line for each step
+        :param nova: pathlib.Path of the virtual environment of Nova and of
+            this package; the other services always run in that of this Python
         """
         self.layout = layout
         self.processes = running.Processes(layout)
         self._say = say
+        self.nova = nova
 
     def up(self):
         """Start all services that do not run, in order of their dependencies.
@@ -93,7 +98,7 @@ class Cloud:
         """Start a service that has a name as in ``status``."""
         host = name.removeprefix('nova-compute-')
         if name in apis.apis(self.layout):
-            apis.start(self.layout, self.processes, name)
+            apis.start(self.layout, self.processes, name, self.nova)
         elif host in self.layout.hosts:
             self.start_compute(host)
         elif name == 'database':
@@ -102,7 +107,7 @@ class Cloud:
             backends.start_broker(self.layout, self.processes)
         else:
             self.processes.start(
-                name, layouts.PROGRAMS / name,
+                name, self.nova / 'bin' / name,
                 *self._files('common', 'nova', *(
                     ['readme-scheduler'] if name == 'nova-scheduler' else [])))
 
@@ -182,7 +187,7 @@ class Cloud:
         """Start the processes of a host except nova-compute."""
         self.processes.start(
             'host-' + name, sys.executable, '-m', 'tests.live.host',
-            self.layout.directory, name,
+            self.layout.directory, name, self.nova,
             environment={'PYTHONPATH': str(layouts.README.parent)})
         self.processes.wait('host-' + name, functools.partial(
             host.read_record, self.layout, name))
@@ -208,20 +213,24 @@ class Cloud:
         record = host.read_record(self.layout, name)
         self.processes.start(
             'nova-compute-' + name, *record['enter'], *with_clock,
-            layouts.PROGRAMS / 'nova-compute',
+            self.nova / 'bin' / 'nova-compute',
             *self._files('common', name, 'readme-compute'),
-            '--config-dir', self.layout.drop_ins(name))
+            '--config-dir', self.layout.drop_ins(name),
+            # nova-compute starts privsep-helper.
+            environment={'PATH': '%s:%s' % (
+                self.nova / 'bin', os.environ['PATH'])})
 
     def audit(self, *arguments):
         """Run ``nova-prio audit --fix`` and return its output."""
         return subprocess.run(
-            [layouts.PROGRAMS / 'nova-prio', 'audit', '--fix', '-f', 'json',
+            [self.nova / 'bin' / 'nova-prio', 'audit', '--fix', '-f', 'json',
              *arguments, *self.layout.nova_options],
             capture_output=True, text=True).stdout
 
     def _manage_nova(self, *arguments):
-        self._run('nova-manage', 'nova-manage',
-                  *self._files('common', 'nova'), *arguments)
+        self.processes.run(
+            'nova-manage', self.nova / 'bin' / 'nova-manage',
+            *self._files('common', 'nova'), *arguments)
 
     def _run(self, name, program, *arguments):
         self.processes.run(name, layouts.PROGRAMS / program, *arguments)

@@ -212,6 +212,6 @@ def _compute(layout, host):
                     'migration_inbound_addr': address},
         # Nova runs as root here and needs no sudo.
         'nova_sys_admin': {
-            'helper_command': '%s --config-file %s --config-file %s' % (
-                layouts.PROGRAMS / 'privsep-helper',
-                layout.etc / 'nova' / 'common.conf', file)}}
+            'helper_command':
+                'privsep-helper --config-file %s --config-file %s' % (
+                    layout.etc / 'nova' / 'common.conf', file)}}

@@ -12,7 +12,9 @@ import typing
 from tests.live import catalog
 from tests.live import client
 from tests.live import host
+from tests.live import logs
 from tests.live import waiting
+from tests.live import watch
 
 #: Duration in seconds of a fault that does not end by itself.
 FAULT_SECONDS = 30
@@ -217,6 +219,34 @@ def find_orphan_guests(layout, uuids):
         found += [OrphanGuest(name, uuid, uuid in running) for uuid in defined
                   if uuid in uuids and host_of.get(uuid) != name]
     return found
+
+
+def remove_orphan_guests(layout, written, uuids):
+    """Remove the orphan guests of some servers; return the OrphanGuests.
+
+    :param written: logs.NewLines; nova-compute must log a running orphan
+        guest, and a server may have been scheduled again
+    :param uuids: UUIDs of servers whose create or move failed or got stuck
+    """
+    found = find_orphan_guests(
+        layout, uuids | logs.rescheduled_servers(written))
+    for guest in found:
+        if guest.is_running:
+            waiting.soon(_is_logged, guest, written, every=5,
+                         within=watch.SETTLE_SECONDS)
+        remove_guest(layout, guest)
+    return found
+
+
+def _is_logged(guest, written):
+    """Return whether nova-compute logged a guest as an orphan.
+
+    :param guest: OrphanGuest
+    :param written: logs.NewLines
+    """
+    return any(
+        guest.uuid in line and 'but its instance is not on this host' in line
+        for line in written.lines('nova-compute-' + guest.host))
 
 
 def remove_guest(layout, guest):

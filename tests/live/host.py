@@ -2,8 +2,9 @@
 
 """A host of a live cloud: a process with namespaces and a libvirtd.
 
-Usage: ``python -m tests.live.host DIRECTORY NAME``. On any machine, libvirt
-on this host shows the CPUs of the worked example.
+Usage: ``python -m tests.live.host DIRECTORY NAME NOVA``. NOVA is the virtual
+environment of nova-prio-host. On any machine, libvirt on this host shows the
+CPUs of the worked example.
 """
 
 import itertools
@@ -71,7 +72,7 @@ def read_record(layout, name):
     return json.loads((layout.run / (name + '.host')).read_text())
 
 
-def main(directory, name):
+def main(directory, name, nova):
     """Run the host until SIGTERM arrives."""
     layout = layouts.Layout.load(pathlib.Path(directory))
     signal.signal(signal.SIGTERM, lambda *args: sys.exit())
@@ -97,7 +98,7 @@ def main(directory, name):
             host.start_ssh()
             # Run the installed package, not the checkout.
             host.run('env', '--unset', 'PYTHONPATH',
-                     str(layouts.PROGRAMS / 'nova-prio-host'), 'prepare')
+                     '%s/bin/nova-prio-host' % nova, 'prepare')
             write_record(next(restarts))
             signal.signal(RESTART_LIBVIRTD, restart)
             while True:

@@ -14,7 +14,6 @@ from tests.live import logs
 from tests.live import operations
 from tests.live import snapshots
 from tests.live import untouched
-from tests.live import waiting
 from tests.live import watch
 
 #: Number of operations before a fault and after it.
@@ -66,13 +65,8 @@ def test_invariants_hold_after_fault(
         fault(cloud.Cloud(layout))
         users.wait_for_steps(AFTER)
     stuck_servers = users.delete_stuck()
-    orphan_guests = faults.find_orphan_guests(
-        layout, users.failed_or_stuck | logs.rescheduled_servers(written))
-    for guest in orphan_guests:
-        if guest.is_running:
-            waiting.soon(_is_logged, guest, written, every=5,
-                         within=watch.SETTLE_SECONDS)
-        faults.remove_guest(layout, guest)
+    orphan_guests = faults.remove_orphan_guests(
+        layout, written, users.failed_or_stuck)
     audit = cloud.Cloud(layout).audit
     first = watch.settle(layout, audit=audit)
     until_confirmed = first.violations
@@ -110,14 +104,3 @@ def _exclude_allocations(layout, servers, sentences):
     return [sentence for sentence in sentences
             if not (sentence.startswith(ALLOCATION)
                     and any(uuid in sentence for uuid in consumers))]
-
-
-def _is_logged(guest, written):
-    """Return whether nova-compute logged a guest as an orphan.
-
-    :param guest: faults.OrphanGuest
-    :param written: logs.NewLines
-    """
-    return any(
-        guest.uuid in line and 'but its instance is not on this host' in line
-        for line in written.lines('nova-compute-' + guest.host))
