@@ -282,6 +282,16 @@ def list_providers(client: report.SchedulerReportClient,
                     )['resource_providers']
 
 
+def list_members(client: report.SchedulerReportClient,
+                 aggregate: str) -> list[dict[str, typing.Any]]:
+    """Return the resource providers in an aggregate, as Placement lists them.
+
+    :param aggregate: UUID of the aggregate
+    """
+    return get_json(client, '/resource_providers?member_of=' + aggregate
+                    )['resource_providers']
+
+
 def read_provider(client: report.SchedulerReportClient, uuid: str,
                   kind: str) -> typing.Any:
     """Return a part of a resource provider, in the format of Placement.

@@ -18,6 +18,7 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin.audit import repairs
 from nova_prio.cmd import audit as command
 from nova_prio.cmd import report
+from nova_prio.placement import allocations as allocations_api
 from nova_prio.virt.libvirt import partitions
 from tests import commands
 from tests.functional import test_healing as healing
@@ -104,6 +105,24 @@ class Clean(Audit):
         self.host_down('mix2')
         self.act(servers[1], 'SHUTOFF', evacuate={'host': 'mix1'})
         self.audit()
+
+    def test_audit_of_all_hosts_asks_placement_twice_for_each_host(self):
+        """Traits and aggregates are read for all hosts at once."""
+        self.create_all()
+        urls = []
+        get = allocations_api.get_json
+
+        def get_and_note(client, url, *args, **kwargs):
+            urls.append(url)
+            return get(client, url, *args, **kwargs)
+
+        with mock.patch.object(allocations_api, 'get_json', get_and_note):
+            self.audit()
+        for uuid in self.compute_rp_uuids['mix1'], self.compute_rp_uuids[
+                'mix2']:
+            self.assertEqual(
+                ['allocations', 'inventories'],
+                sorted(url.rpartition('/')[2] for url in urls if uuid in url))
 
     def test_unscheduled_and_busy_instances_are_not_found(self):
         objects.InstanceMapping(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 from collections import abc
+from concurrent import futures
 import dataclasses
 import functools
 import typing
@@ -15,6 +16,7 @@ from nova import exception
 from nova import objects
 import os_resource_classes as orc
 
+from nova_prio.admin.audit import providers
 from nova_prio.admin import host_inventory
 from nova_prio.model import capacity
 from nova_prio.model import traits as prio_traits
@@ -26,6 +28,9 @@ if typing.TYPE_CHECKING:
     from nova.scheduler.client import report as report_client
 
     from nova_prio.model import inventory
+
+#: The result of :func:`read_amounts`, which may not be there yet.
+Amounts: typing.TypeAlias = 'futures.Future[dict[str, typing.Any]]'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +45,8 @@ class HostView(host_inventory.HostRecord):
     The other fields are from Placement. ``allocations`` at the host are
     consumer -> resource class -> amount. ``inventories``, ``traits`` and
     ``provider_aggregates``, a list of UUIDs, are those of the resource
-    provider of the host. ``sharing`` lists the UUIDs of the providers that
+    provider of the host, or those that :class:`providers.Providers` has read
+    of them. ``sharing`` lists the UUIDs of the providers that
     share disks with the host. ``disks`` is consumer -> DISK_GB at these
     providers, of this and of other hosts. It may be older than the other
     fields.
@@ -136,28 +142,54 @@ def read_shared_disks(
     return disks
 
 
+def read_amounts(client: report_client.SchedulerReportClient,
+                 provider: str) -> dict[str, typing.Any]:
+    """Return the inventories and the allocations at a provider.
+
+    Placement lists neither for several providers at once.
+
+    :returns: 'inventories' or 'allocations' -> what Placement has of it
+    """
+    return {kind: allocations.read_provider(client, provider, kind)
+            for kind in ('inventories', 'allocations')}
+
+
 def read_host(
         context: nova_context.RequestContext,
         client: report_client.SchedulerReportClient,
         host: host_inventory.HostRecord,
         read_disks: abc.Callable[..., dict[str, dict[str, int]]]
-        = read_shared_disks) -> HostView:
+        = read_shared_disks,
+        index: providers.Providers | None = None,
+        amounts: Amounts | None = None) -> HostView:
     """Return the HostView of a host.
 
     :param context: targets the cell of the host
     :param read_disks: :func:`read_shared_disks`, or the same with a cache
+    :param index: the traits and aggregates of all hosts; None to read those of
+        the host, all of them
+    :param amounts: a future with the result of :func:`read_amounts`; None to
+        read them now
     :raises nova_prio.placement.allocations.PlacementRefused: if nova-compute
         has not registered the host yet, or Placement cannot be read
     """
     node = host.node
     # 'inventories', 'allocations' ... -> what Placement has of this kind.
-    of_provider = {}
+    of_provider: dict[str, typing.Any] = {}
     # Read Placement before Nova: nova-scheduler writes the allocation of an
     # instance before nova-compute writes its host.
     try:
-        for kind in 'inventories', 'allocations', 'aggregates', 'traits':
-            of_provider[kind] = allocations.read_provider(
-                client, node.uuid, kind)
+        if amounts is not None:
+            of_provider.update(amounts.result())
+        else:
+            of_provider.update(read_amounts(client, node.uuid))
+        if index is not None:
+            of_provider['aggregates'] = index.list_aggregates(node.uuid)
+            of_provider['traits'] = index.list_traits(node.uuid)
+        else:
+            for kind in 'aggregates', 'traits':
+                of_provider[kind] = allocations.read_provider(
+                    client, node.uuid, kind)
     except allocations.NotInPlacement as error:
         raise allocations.PlacementRefused(
             'Placement has no resource provider for the host; nova-compute '

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import collections
 from collections import abc
+from concurrent import futures
+import contextlib
 import dataclasses
 import functools
 import typing
@@ -22,6 +24,7 @@ from nova_prio.admin.audit import host_view
 from nova_prio.admin.audit import hosts
 from nova_prio.admin.audit import migrations
 from nova_prio.admin.audit import pin_conflicts
+from nova_prio.admin.audit import providers
 from nova_prio.admin import host_inventory
 from nova_prio.placement import allocations as prio_allocations
 from nova_prio.virt.libvirt import guest_xml
@@ -30,6 +33,10 @@ if typing.TYPE_CHECKING:
     from nova import context as nova_context
     from nova.scheduler.client import report
 
+#: Most requests to Placement at one time.
+_MOST_REQUESTS = 4
+_ContextAndHost = tuple['nova_context.RequestContext',
+                        host_inventory.HostRecord]
 _ReadGuests = abc.Callable[[], tuple[guests.GuestHost, list[guest_xml.Guest]]]
 _ERRORS = (
     prio_allocations.PlacementRefused, guests.GuestsUnreadable,
@@ -63,6 +70,8 @@ class CloudAudit:
         # In Placement, the providers that share disks with a host depend only
         # on the aggregates of the host.
         self._read_disks = functools.cache(host_view.read_shared_disks)
+        # The traits and aggregates of all hosts, if all are audited.
+        self._index: providers.Providers | None = None
 
     def run(
             self, names: abc.Iterable[str] | None = None,
@@ -75,6 +84,7 @@ class CloudAudit:
             in place of the HostView if a host or a cell cannot be read
         :raises nova.exception.HostMappingNotFound: if a host is unknown
         """
+        self._index = None
         if names is not None:
             # The caller may repair a host before it asks for the next one.
             # Find all hosts now: an unknown name must prevent all repairs.
@@ -85,19 +95,49 @@ class CloudAudit:
                 for context, host in nodes:
                     yield self._audit_host(context, host)
             return
+        # Without an answer, the reads of each host tell why.
+        with contextlib.suppress(*_ERRORS):
+            self._index = providers.Providers(
+                self._client, self._read_aggregates(self._context))
         for cell in objects.CellMappingList.get_all(self._context):
             if cell.is_cell0():
                 continue
             try:
-                for context, host in host_view.list_hosts(self._context, cell):
-                    yield self._audit_host(context, host)
+                for context, host, amounts in self._read_ahead(
+                        host_view.list_hosts(self._context, cell)):
+                    yield self._audit_host(context, host, amounts)
             except _ERRORS as error:
                 name = 'cell %s' % (cell.name or cell.uuid)
                 yield [_make_unread_finding(name, error)], None
 
+    def _read_ahead(
+            self, hosts: abc.Iterable[_ContextAndHost],
+    ) -> abc.Iterator[tuple[nova_context.RequestContext,
+                            host_inventory.HostRecord, host_view.Amounts]]:
+        """Yield hosts with their amounts in Placement.
+
+        Most of the time of an audit is that of Placement, so that it is asked
+        for some hosts while an earlier one is audited.
+
+        :param hosts: the hosts, each with a context that targets its cell
+        """
+        # The hosts for which Placement was asked.
+        asked: collections.deque[tuple[
+            nova_context.RequestContext, host_inventory.HostRecord,
+            host_view.Amounts]] = collections.deque()
+        with futures.ThreadPoolExecutor(_MOST_REQUESTS) as executor:
+            for context, host in hosts:
+                amounts = executor.submit(
+                    host_view.read_amounts, self._client, host.node.uuid)
+                asked.append((context, host, amounts))
+                if len(asked) > _MOST_REQUESTS:
+                    yield asked.popleft()
+            yield from asked
+
     def _audit_host(
             self, context: nova_context.RequestContext,
             host: host_inventory.HostRecord,
+            amounts: host_view.Amounts | None = None,
     ) -> tuple[list[finding.Finding], host_view.HostView | None]:
         """Return the findings of a host, and its HostView if it was read.
 
@@ -106,8 +146,15 @@ class CloudAudit:
         findings are equal if they differ at most in their ``repair``.
 
         :param context: targets the cell of the host
+        :param amounts: as for ``host_view.read_host``
         """
         try:
+            if self._index is not None:
+                findings, view = self._find(
+                    context, host, self._index, amounts)
+                # The index is older than the other data, and not complete.
+                if not findings:
+                    return findings, view
             findings, view = self._find(context, host)
             if findings:
                 # Read everything again.
@@ -129,10 +176,15 @@ class CloudAudit:
 
     def _find(self, cell_context: nova_context.RequestContext,
               host: host_inventory.HostRecord,
+              index: providers.Providers | None = None,
+              amounts: host_view.Amounts | None = None,
               ) -> tuple[list[finding.Finding], host_view.HostView]:
-        """Read a host once; return its findings and its HostView."""
+        """Read a host once; return its findings and its HostView.
+
+        :param index: as for ``host_view.read_host``, like ``amounts``
+        """
         view = host_view.read_host(
-            cell_context, self._client, host, self._read_disks)
+            cell_context, self._client, host, self._read_disks, index, amounts)
         # Repairs follow this order: some need capacity that an earlier repair
         # frees.
         findings = list(hosts.check(view))
