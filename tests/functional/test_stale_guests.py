@@ -222,6 +222,30 @@ class StaleGuests(base.FunctionalTest):
         self.keep_xml()
         self.assert_blocked('11')
 
+    def test_recount_asks_libvirt_once_which_guests_run(self):
+        """A guest that is off is asked; only its state of rest is unknown."""
+        self.start_seed_host()
+        servers = [self.boot(self.high), self.boot(self.low)]
+        off = self.boot(self.low)
+        self.api.post_server_action(off['id'], {'os-stop': None})
+        self._wait_for_state_change(off, 'SHUTOFF')
+        asked = []
+        is_active = libvirt.Domain.isActive
+
+        def note(domain):
+            asked.append(domain.UUIDString())
+            return is_active(domain)
+
+        with fixtures.MonkeyPatch(
+                'nova.tests.fixtures.libvirt.Domain.isActive', note):
+            self.computes['mix1'].driver.priority_host.guests.read_guests(
+                set(range(8)))
+        self.assertEqual({off['id']}, set(asked))
+        up = [guest.uuid for guest in self.computes[
+            'mix1'].driver.priority_host.guests.list_last_read()
+            if guest.is_up]
+        self.assertEqual(sorted(each['id'] for each in servers), sorted(up))
+
     def test_report_stays_if_libvirt_does_not_answer(self):
         """The host keeps its tracker snapshot and the last known guests."""
         self.start_with_one_guest(self.plain)

@@ -77,10 +77,14 @@ class HostGuests:
         last_guests, _ = self._last_read
         last_by_uuid = {guest.uuid: guest for guest in last_guests}
         guests = []
+        # One call tells which guests run, in place of one for each guest.
+        running = {
+            domain.UUIDString() for domain
+            in self._host.list_instance_domains(only_running=True)}
         for domain in self._host.list_instance_domains(only_running=False):
             with self._steps.contain('read a guest of libvirt',
                                      refuse_on_error=False) as outcome:
-                guest = _read(domain)
+                guest = _read(domain, domain.UUIDString() in running)
             if outcome.problem:
                 guest = _assume(domain, last_by_uuid, outcome.problem)
             if guest is not None:
@@ -232,17 +236,20 @@ class HostGuests:
                      'cpus': hardware.format_cpu_spec(cpus)})
 
 
-def _read(domain):
+def _read(domain, is_up=False):
     """Return the Guest of a libvirt.virDomain; None if it does not exist.
 
     A guest is up if it runs, or if it is saved to disk and will resume on the
     CPUs that it had.
+
+    :param is_up: whether libvirt has just said that the guest runs; if it has
+        not, ask
     """
     try:
         # Ask twice whether it is active: it may be suspended or resumed
         # between the calls.
-        is_up = bool(domain.isActive() or domain.hasManagedSaveImage(0) or
-                     domain.isActive())
+        is_up = bool(is_up or domain.isActive() or
+                     domain.hasManagedSaveImage(0) or domain.isActive())
         return guest_xml.Guest.from_xml(domain.XMLDesc(0), is_up)
     except libvirt_host.libvirt.libvirtError as error:
         if partitions.is_missing_domain(error):
