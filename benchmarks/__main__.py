@@ -24,12 +24,14 @@ from nova import config
 from nova import objects
 
 from benchmarks import audit
+from benchmarks import end_to_end
 from benchmarks import filters
 from benchmarks import fold
 from benchmarks import groups
 from benchmarks import hosts
 from benchmarks import parts
 from benchmarks import planner
+from benchmarks import recount
 from benchmarks import request_filter
 from benchmarks import request_specs
 from benchmarks import tables
@@ -134,6 +136,19 @@ def _request_filter(bench):
         min(3 * ENOUGH_HOSTS, bench.sizes[-1]), bench.repeats)
 
 
+def _end_to_end(bench):
+    found = {}
+    for size in bench.sizes[1:]:
+        found.update(end_to_end.measure(size, bench.repeats))
+    return found
+
+
+def _recount(bench):
+    numbers = [number for number in recount.GUESTS
+               if number <= max(bench.sizes[-1], 10)]
+    return recount.measure(bench.repeats, numbers)
+
+
 def _planner(bench):
     # One run takes some seconds.
     return planner.measure(bench.size, max(1, bench.repeats // 2))
@@ -143,7 +158,8 @@ def _planner(bench):
 PARTS = {'filters': _filters, 'weigher': _weigher, 'parts': _parts,
          'memory': _memory, 'fold': _fold, 'groups': _groups,
          'request_filter': _request_filter, 'planner': _planner,
-         'audit': _audit}
+         'audit': _audit, 'recount': _recount,
+         'end_to_end': _end_to_end}
 
 
 def growth(found):
@@ -227,7 +243,8 @@ def main():
         found['missing'].remove(name)
         arguments.output.write_text(json.dumps(found, indent=2) + '\n')
         print('%s: measured' % name, flush=True)
-    print(tables.as_text(tables.figures(found)))
+    for table in tables.figures, tables.requests, tables.computes:
+        print(tables.as_text(table(found)), end='\n\n')
 
 
 if __name__ == '__main__':

@@ -88,9 +88,14 @@ def draw(found, path):
         left, right = plot.subplots(1, 2)
         draw_requests(left, found)
         draw_sizes(right, found)
-        text = io.StringIO()
-        plot.savefig(text, format='svg',
-                     metadata={'Creator': None, 'Date': None})
+        save(plot, path)
+
+
+def save(drawn, path):
+    """Write a Figure as SVG."""
+    text = io.StringIO()
+    drawn.savefig(text, format='svg',
+                  metadata={'Creator': None, 'Date': None})
     # matplotlib writes blanks at the ends of lines.
     path.write_text(''.join(
         line.rstrip() + '\n' for line in text.getvalue().splitlines()))
@@ -110,7 +115,8 @@ def main():
         parser.error('%s has no figures of %s; measure all parts in one run.'
                      % (arguments.bench, ', '.join(found['missing'])))
     for table in (tables.context, tables.figures, tables.sizes, tables.parts,
-                  tables.memory, tables.folds):
+                  tables.memory, tables.folds, tables.requests,
+                  tables.request_parts, tables.computes):
         tables.write(table(found), arguments.directory / (
             table.__name__ + '.csv'))
     draw(found, arguments.directory / 'plot.svg')

@@ -32,9 +32,11 @@ class Request:
     resources: dict
 
 
-def _request(key, extra_specs, has_pci_request=False, physnets=(), **of_hosts):
+def _request(key, extra_specs, has_pci_request=False, physnets=(), vcpus=4,
+             memory_mb=1024, **of_hosts):
     flavor = objects.Flavor(
-        id=1, name='f', flavorid='f', vcpus=4, memory_mb=1024, root_gb=1,
+        id=1, name='f', flavorid='f', vcpus=vcpus, memory_mb=memory_mb,
+        root_gb=1,
         ephemeral_gb=0, swap=0, vcpu_weight=0, rxtx_factor=1.0,
         disabled=False, is_public=True, description=None,
         extra_specs=extra_specs)
@@ -60,8 +62,8 @@ def _request(key, extra_specs, has_pci_request=False, physnets=(), **of_hosts):
     if topology:
         pcpus = (sum(len(cell.pcpuset) for cell in topology.cells) +
                  topology.emulator_threads_isolated)
-    resources = {'PCPU': pcpus, 'VCPU': flavor.vcpus - min(pcpus, 4),
-                 'MEMORY_MB': 1024, 'DISK_GB': 1}
+    resources = {'PCPU': pcpus, 'VCPU': vcpus - min(pcpus, vcpus),
+                 'MEMORY_MB': memory_mb, 'DISK_GB': 1}
     return Request(key, spec, of_hosts, {
         resource_class: amount for resource_class, amount in resources.items()
         if amount})
@@ -81,6 +83,25 @@ def low():
 def ordinary():
     """Return the request for an instance without a priority."""
     return _request('ordinary', {})
+
+
+def build_sized(priority, is_stock, vcpus=4, memory_mb=1024, is_pinned=False):
+    """Return the request for an instance of a size.
+
+    :param priority: 'high', 'low' or None
+    :param is_stock: whether it is for stock Nova, which knows no priority:
+        high means pinned there, and low the same as None
+    :param is_pinned: whether an instance without a priority is pinned
+    """
+    extra_specs = {}
+    if priority == 'high' or is_pinned:
+        extra_specs['hw:cpu_policy'] = 'dedicated'
+    elif priority == 'low' and not is_stock:
+        extra_specs['hw:cpu_policy'] = 'shared'
+    if priority and not is_stock:
+        extra_specs['hw:cpu_priority'] = priority
+    return _request(priority or 'ordinary', extra_specs, vcpus=vcpus,
+                    memory_mb=memory_mb)
 
 
 def other_pinned():

@@ -47,10 +47,18 @@ EXPLAINED = {'passes': 'each host passes',
 EXPLAIN_SECONDS = 2
 #: Maximum seconds in which the planner's hosts and instances are read.
 FLEET_SECONDS = 10
-#: nova-prio audit calls Placement three times for each host, Nova once.
-AUDIT_RATIO = 3
+#: nova-prio audit calls Placement twice for each host, Nova once.
+AUDIT_RATIO = 1.4
 #: Maximum memory of the audit over its memory after the first page of hosts.
 AUDIT_PEAK_GROWTH = 1.2
+#: Instances of a request -> maximum ratio of the whole time of nova-scheduler.
+END_TO_END_RATIOS = {1: 1.0, 10: 0.5}
+REQUESTS = {'high': 'high priority', 'low': 'low priority',
+            'ordinary': 'ordinary', 'pinned': 'ordinary, pinned'}
+#: Maximum ratio of the time of a recount.
+RECOUNT_RATIO = 1.15
+OPERATIONS = {'create': 'create', 'delete': 'delete',
+              'live_migration': 'live migration'}
 #: Maximum exponent with which the time grows; 1 means linear growth.
 GROWTH_EXPONENT = 1.2
 GROWING = {
@@ -140,6 +148,90 @@ def figures(found):
                 verdict(exponent <= GROWTH_EXPONENT)))
     return Table(
         ('request', 'Nova', 'ours', 'ours to Nova', 'allowed', ''), rows)
+
+
+def requests(found):
+    """Return the Table of whole requests in nova-scheduler."""
+    rows = []
+    for size, limit, instances, kind in _list_requests(found):
+        key = 'end_to_end.%d.%s.%d_of_%d' % (size, kind, instances, limit)
+        allowed = END_TO_END_RATIOS[instances]
+        ratio = found[key + '.ratio']
+        rows.append((
+            _number(size), _number(limit), str(instances), REQUESTS[kind],
+            _ms(found[key + '.stock_us']), _ms(found[key + '.ours_us']),
+            _times(ratio), _times(allowed), verdict(ratio <= allowed)))
+    return Table(
+        ('hosts', 'candidates', 'instances', 'request', 'Nova', 'ours',
+         'ours to Nova', 'allowed', ''), rows)
+
+
+def request_parts(found):
+    """Return the Table of the parts of whole requests, Nova and ours."""
+    rows = []
+    for size, limit, instances, kind in _list_requests(found):
+        key = 'end_to_end.%d.%s.%d_of_%d' % (size, kind, instances, limit)
+        row = [_number(size), _number(limit), str(instances), REQUESTS[kind]]
+        for part in 'placement', 'host_states', 'filters', 'weighers':
+            row.append('%.3g / %.3g ms' % (
+                found['%s.stock_%s_ms' % (key, part)],
+                found['%s.ours_%s_ms' % (key, part)]))
+        row.append('%d / %d' % (sum(found[key + '.stock_queries'].values()),
+                                sum(found[key + '.ours_queries'].values())))
+        peaks = ''
+        if key + '.ours_peak_mib' in found:
+            peaks = '%.3g / %.3g MiB' % (
+                found[key + '.stock_peak_mib'], found[key + '.ours_peak_mib'])
+        rows.append((*row, peaks))
+    return Table(
+        ('hosts', 'candidates', 'instances', 'request', 'Placement',
+         'host states', 'filters', 'weighers', 'database calls', 'memory'),
+        rows)
+
+
+def _list_requests(found):
+    """Return the (size, limit, instances, kind) of whole requests."""
+    listed = []
+    for key in found:
+        if key.startswith('end_to_end.') and key.endswith('.ratio'):
+            _, size, kind, numbers, _ = key.split('.')
+            instances, _, limit = numbers.split('_')
+            listed.append((int(size), int(limit), int(instances), kind))
+    listed.sort(key=lambda each: (each[0], -each[1], each[2]))
+    return listed
+
+
+def computes(found):
+    """Return the Table of nova-compute by number of guests."""
+    rows = []
+    numbers = sorted(int(key.split('.')[1]) for key in found
+                     if key.startswith('recount.') and
+                     key.endswith('.libvirt_ratio'))
+    for number in numbers:
+        key = 'recount.%d' % number
+        ratio = found[key + '.ratio']
+        rows.append((
+            _number(number), 'recount', _ms(found[key + '.stock_us']),
+            _ms(found[key + '.ours_us']), _times(ratio),
+            '%d / %d' % (found[key + '.stock_libvirt_calls'],
+                         found[key + '.ours_libvirt_calls']),
+            '%d / %d' % (found[key + '.stock_queries'],
+                         found[key + '.ours_queries']),
+            _locked(found, key), verdict(ratio <= RECOUNT_RATIO)))
+        for operation, words in OPERATIONS.items():
+            key = 'recount.%s_%d' % (operation, number)
+            rows.append((
+                _number(number), words, _ms(found[key + '.stock_us']),
+                _ms(found[key + '.ours_us']), _times(found[key + '.ratio']),
+                '', '', _locked(found, key), ''))
+    return Table(('guests', 'operation', 'Nova', 'ours', 'ours to Nova',
+                  'libvirt calls', 'database calls', 'time under the lock',
+                  ''), rows)
+
+
+def _locked(found, key):
+    return '%.3g / %.3g ms' % (found[key + '.stock_lock_us'] / 1e3,
+                               found[key + '.ours_lock_us'] / 1e3)
 
 
 def _floating(found):
@@ -259,6 +351,10 @@ def write(table, path):
 
 def _us(microseconds):
     return '%.3g us' % microseconds
+
+
+def _ms(microseconds):
+    return '%.3g ms' % (microseconds / 1e3)
 
 
 def _number(number):

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Measure what a whole request for instances costs in nova-scheduler.
+
+The manager of nova-scheduler, Nova's databases and Placement are real, and run
+in one process. The hosts are copies of the records of one host with a real
+nova-compute. Plain Nova has ``NUMATopologyFilter`` and its own weighers, and
+asks for instances without a priority.
+"""
+
+import collections
+import contextlib
+import gc
+import statistics
+import time
+import tracemalloc
+import uuid
+
+import nova.conf
+from nova import context
+from nova.db.api import api
+from nova.db.main import api as main
+from nova.scheduler import manager
+from nova.scheduler import request_filter
+from nova.scheduler import utils
+from placement import db_api as placement
+import sqlalchemy
+
+from benchmarks import clock
+from benchmarks import copies
+from benchmarks import request_specs
+from nova_prio.scheduler import request_filter as prio_request_filter
+from nova_prio_scenario import cloud
+
+#: Kind of request -> arguments of ``request_specs.build_sized``.
+KINDS = {'high': {'priority': 'high'}, 'low': {'priority': 'low'},
+         'ordinary': {'priority': None},
+         'pinned': {'priority': None, 'is_pinned': True}}
+#: Numbers of instances of one request.
+INSTANCES = (1, 10)
+LIMITS = (1000, 100, 20)
+#: Options in which the sides differ.
+_LISTS = ('available_filters', 'weight_classes')
+_MULTIPLIERS = ('cpu_weight_multiplier', 'soft_affinity_weight_multiplier',
+                'soft_anti_affinity_weight_multiplier')
+#: Parts of the time of a request.
+PARTS = ('placement', 'host_states', 'filters', 'weighers')
+#: The instances of each host, two high, two low.
+_ON_HOST = ({'hw:cpu_priority': 'high'}, {'hw:cpu_priority': 'low'})
+
+
+class Side:
+    """A nova-scheduler: that of stock Nova, or one with this package.
+
+    :param running: :class:`nova_prio_scenario.cloud.Cloud`
+    """
+
+    def __init__(self, running, is_stock):
+        """Make the manager, which reads the filters and weighers now."""
+        self.is_stock = is_stock
+        self.seconds = collections.Counter()
+        self._flags = running.flags
+        self._request_filters = list(request_filter.ALL_REQUEST_FILTERS)
+        options = nova.conf.CONF.filter_scheduler
+        enabled = list(options.enabled_filters)
+        if is_stock:
+            self._request_filters.remove(prio_request_filter.restrict_request)
+            enabled[enabled.index('PriorityFilter')] = 'NUMATopologyFilter'
+        self._options = {'enabled_filters': enabled}
+        for name in _LISTS:
+            self._options[name] = [
+                each for each in getattr(options, name)
+                if not is_stock or each.startswith('nova.')]
+        for name in _MULTIPLIERS:
+            self._options[name] = 1.0 if is_stock else 0.0
+        self._configure()
+        self.manager = manager.SchedulerManager()
+        self._time(self.manager, 'host_states', '_get_all_host_states')
+        hosts = self.manager.host_manager
+        self._time(hosts, 'filters', 'get_filtered_hosts')
+        self._time(hosts, 'weighers', 'get_weighed_hosts')
+
+    def _configure(self):
+        """Set the options: the weighers read some of them for each request."""
+        self._flags(group='filter_scheduler', **self._options)
+
+    def _time(self, owner, part, name):
+        """Add the processor time of a method to a part."""
+        method = getattr(owner, name)
+
+        def run(*args, **kwargs):
+            start = time.process_time()
+            # The method may be a generator, which works when it is read.
+            found = list(method(*args, **kwargs))
+            self.seconds[part] += time.process_time() - start
+            return found
+
+        setattr(owner, name, run)
+
+    @contextlib.contextmanager
+    def _timing_placement(self):
+        """Time the two calls of Placement that a request makes."""
+        client = self.manager.placement_client
+        candidates, claim = (
+            client.get_allocation_candidates, utils.claim_resources)
+
+        def time_call(call):
+            def run(*args, **kwargs):
+                start = time.process_time()
+                found = call(*args, **kwargs)
+                self.seconds['placement'] += time.process_time() - start
+                return found
+            return run
+
+        client.get_allocation_candidates = time_call(candidates)
+        utils.claim_resources = time_call(claim)
+        try:
+            yield
+        finally:
+            client.get_allocation_candidates = candidates
+            utils.claim_resources = claim
+
+    def select(self, kind, instances):
+        """Schedule one request; return its processor time in seconds.
+
+        :param kind: a key of KINDS
+        :param instances: number of instances
+        """
+        spec = request_specs.build_sized(
+            is_stock=self.is_stock, **KINDS[kind]).spec
+        spec.num_instances = instances
+        uuids = [str(uuid.uuid4()) for _ in range(instances)]
+        admin = context.get_admin_context()
+        before = request_filter.ALL_REQUEST_FILTERS
+        request_filter.ALL_REQUEST_FILTERS = self._request_filters
+        self.seconds.clear()
+        self._configure()
+        try:
+            with self._timing_placement():
+                seconds, selections = clock.seconds(
+                    lambda: self.manager.select_destinations(
+                        admin, spec_obj=spec, instance_uuids=uuids,
+                        return_objects=True, return_alternates=True))
+        finally:
+            request_filter.ALL_REQUEST_FILTERS = before
+        if len(selections) != instances:
+            raise SystemExit('%d instances of %d have a host.' % (
+                len(selections), instances))
+        for each in uuids:
+            self.manager.placement_client.delete_allocation_for_instance(
+                admin, each, force=True)
+        return seconds
+
+
+@contextlib.contextmanager
+def _counting_queries(engines, counter):
+    """Count the statements of some databases.
+
+    :param engines: dict, name -> engine
+    """
+    listeners = []
+    for name, engine in engines.items():
+        def count(*_args, _name=name):
+            counter[_name] += 1
+        sqlalchemy.event.listen(engine, 'before_cursor_execute', count)
+        listeners.append((engine, count))
+    try:
+        yield
+    finally:
+        for engine, count in listeners:
+            sqlalchemy.event.remove(engine, 'before_cursor_execute', count)
+
+
+def measure(size, repeats, limits=LIMITS):
+    """Return the figures of each kind of request, at each limit.
+
+    :param size: number of hosts
+    :param repeats: number of requests of each side
+    """
+    # The cloud reads its own configuration.
+    nova.conf.CONF.clear()
+    with cloud.Cloud.running() as running:
+        engines = _copy_hosts(running, size)
+        # The second side changes the options that the first one reads.
+        ours = Side(running, is_stock=False)
+        stock = Side(running, is_stock=True)
+        found = {'end_to_end.hosts': size, 'end_to_end.repeats': repeats}
+        for limit in limits:
+            running.flags(max_placement_results=limit, group='scheduler')
+            for instances in INSTANCES:
+                for kind in KINDS:
+                    key = 'end_to_end.%d.%s.%d_of_%d' % (
+                        size, kind, instances, limit)
+                    found.update(_measure_kind(
+                        key, stock, ours, kind, instances, repeats, engines))
+        return found
+
+
+def _copy_hosts(running, size):
+    """Make hosts with instances; return the engines of the databases."""
+    # No service runs on the copied hosts: their heartbeats become old.
+    running.flags(service_down_time=24 * 60 * 60)
+    running.start_host('host', cpus=64, cells=2, dedicated='0-23,32-55',
+                       shared='24-31,56-63', ratio=2.0, mix=True,
+                       memory_mb=131072, aggregate={'priority_mix': 'true'})
+    instances = []
+    for extra_specs in _ON_HOST:
+        flavor = running._create_flavor(
+            vcpu=2, memory_mb=256, disk=1, extra_spec=extra_specs)
+        server = running.api.post_server({'server': running._build_server(
+            flavor_id=flavor, networks='none')})
+        instances.append(
+            running._wait_for_state_change(server, 'ACTIVE')['id'])
+    running.update_host('host')
+    mapping = running.host_mappings['host']
+    copies.copy_host(mapping, instances, size)
+    with context.target_cell(context.get_admin_context(),
+                             mapping.cell_mapping) as cctxt:
+        cell = main.get_engine(context=cctxt)
+    return {'nova': cell, 'nova_api': api.get_engine(),
+            'placement': placement.get_placement_engine()}
+
+
+def _measure_kind(key, stock, ours, kind, instances, repeats, engines):
+    """Return the figures of one kind of request, in milliseconds."""
+    # The first request fills caches.
+    of_side = {stock: collections.defaultdict(list),
+               ours: collections.defaultdict(list)}
+    for side in of_side:
+        side.select(kind, instances)
+
+    def run(side):
+        seconds = side.select(kind, instances)
+        for part in PARTS:
+            of_side[side][part].append(side.seconds[part])
+        return seconds
+
+    times = clock.alternate(lambda: run(stock), lambda: run(ours), repeats)
+    found = clock.figures(key, *times, 1)
+    for name, side in ('stock', stock), ('ours', ours):
+        for part in PARTS:
+            found['%s.%s_%s_ms' % (key, name, part)] = 1000 * (
+                statistics.median(of_side[side][part]))
+        counter = collections.Counter()
+        with _counting_queries(engines, counter):
+            side.select(kind, instances)
+        found['%s.%s_queries' % (key, name)] = dict(counter)
+        if instances == 1:
+            found['%s.%s_peak_mib' % (key, name)] = _measure_peak(
+                side, kind, instances)
+    return found
+
+
+def _measure_peak(side, kind, instances):
+    """Return the peak of the memory that a request allocates, in MiB."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        side.select(kind, instances)
+        return tracemalloc.get_traced_memory()[1] / 1024 ** 2
+    finally:
+        tracemalloc.stop()
