@@ -76,24 +76,38 @@ def host(number, mix=True, has_threads=True, has_pci_devices=False):
         {0, 2, first, CELL_CPUS + first})
     low = host_cpus.sellable.low if is_full else number % 16
     vcpus_used = len(pinned) + low
-    name = 'host%d' % number
     pools = objects.PciDevicePoolList(objects=[
         objects.PciDevicePool(
             numa_node=cell, count=8, tags={'dev_type': 'type-VF'},
             **PCI_DEVICE) for cell in range(2)])
+    return make_state(
+        'host%d' % number, len(host_cpus.shared), vcpus_used, 2.0,
+        2 * CELL_MEMORY_MB, _topology(pinned, has_threads),
+        {host_report.STATS_KEY: report(mix, len(pinned), low, vcpus_used)},
+        pools if has_pci_devices else None)
+
+
+def make_state(name, vcpus, vcpus_used, ratio, memory_mb, topology, stats,
+               pools=None):
+    """Return the HostState of a host, as nova-scheduler reads it.
+
+    :param vcpus: number of its shared CPUs
+    :param vcpus_used: vCPUs of all its instances
+    :param ratio: CPU allocation ratio
+    :param topology: its NUMA topology as text
+    :param stats: dict, name -> text of the stats of the compute node
+    :param pools: nova.objects.PciDevicePoolList, or None
+    """
     node = objects.ComputeNode(
         uuid=str(uuid.uuid4()), host=name, hypervisor_hostname=name,
-        updated_at=None, memory_mb=2 * CELL_MEMORY_MB, memory_mb_used=0,
-        free_ram_mb=2 * CELL_MEMORY_MB, local_gb=1000, local_gb_used=0,
+        updated_at=None, memory_mb=memory_mb, memory_mb_used=0,
+        free_ram_mb=memory_mb, local_gb=1000, local_gb_used=0,
         free_disk_gb=1000, disk_available_least=1000,
-        vcpus=len(host_cpus.shared), vcpus_used=vcpus_used,
-        numa_topology=_topology(pinned, has_threads),
-        pci_device_pools=pools if has_pci_devices else None,
-        host_ip='127.0.0.1', hypervisor_type=fields.HVType.QEMU,
-        hypervisor_version=1, cpu_info='', supported_hv_specs=[],
-        stats={host_report.STATS_KEY: report(
-            mix, len(pinned), low, vcpus_used)},
-        metrics='[]', cpu_allocation_ratio=2.0, ram_allocation_ratio=1.0,
+        vcpus=vcpus, vcpus_used=vcpus_used, numa_topology=topology,
+        pci_device_pools=pools, host_ip='127.0.0.1',
+        hypervisor_type=fields.HVType.QEMU, hypervisor_version=1, cpu_info='',
+        supported_hv_specs=[], stats=stats, metrics='[]',
+        cpu_allocation_ratio=ratio, ram_allocation_ratio=1.0,
         disk_allocation_ratio=1.0)
     state = host_manager.HostState(name, name, str(uuid.uuid4()))
     state.update(compute=node, service={}, aggregates=[_aggregate()])
