@@ -16,9 +16,9 @@ from nova import context
 from nova.db.main import api as main
 from nova.tests.fixtures import libvirt as fakelibvirt
 from oslo_concurrency import lockutils
-import sqlalchemy
 
 from benchmarks import clock
+from benchmarks import queries
 from nova_prio_scenario import cloud
 
 GUESTS = (10, 50, 200)
@@ -137,10 +137,10 @@ def _measure_recount(sides, number, repeats, calls, held):
     for name, side in sides.items():
         calls.clear()
         held.clear()
-        with counting_queries(side.engine) as queries:
+        with queries.counting({name: side.engine}) as counter:
             side.recount()
         found['%s.%s_libvirt_calls' % (key, name)] = sum(calls.values())
-        found['%s.%s_queries' % (key, name)] = len(queries)
+        found['%s.%s_queries' % (key, name)] = counter[name]
         found['%s.%s_lock_us' % (key, name)] = 1e6 * sum(held)
     found[key + '.libvirt_ratio'] = (
         found[key + '.ours_libvirt_calls'] /
@@ -165,21 +165,6 @@ def _measure_operation(sides, number, repeats, operation, held):
     for name in sides:
         found['%s.%s_lock_us' % (key, name)] = 1e6 * in_lock[name]
     return found
-
-
-@contextlib.contextmanager
-def counting_queries(engine):
-    """Yield a list of the statements that a database gets."""
-    queries = []
-
-    def note(_connection, _cursor, statement, *_args):
-        queries.append(statement)
-
-    sqlalchemy.event.listen(engine, 'before_cursor_execute', note)
-    try:
-        yield queries
-    finally:
-        sqlalchemy.event.remove(engine, 'before_cursor_execute', note)
 
 
 @contextlib.contextmanager
