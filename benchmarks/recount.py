@@ -11,6 +11,7 @@ import collections
 import contextlib
 import time
 
+from nova.compute import resource_tracker
 import nova.conf
 from nova import context
 from nova.db.main import api as main
@@ -35,7 +36,6 @@ _INTERVAL_SECONDS = 0.5
 _AT_ONCE = 20
 #: libvirt-python answers these without a call of libvirt.
 _LOCAL = {'ID', 'UUID', 'UUIDString', 'name', 'connect'}
-_LOCK = 'nova-compute_resources'
 
 
 def measure(repeats, numbers=GUESTS):
@@ -217,7 +217,8 @@ def _counting_libvirt():
 def _timing_lock():
     """Yield a list of the seconds that the lock of the tracker was held."""
     held = []
-    lock = lockutils.internal_fair_lock(_LOCK)
+    lock = lockutils.internal_fair_lock(
+        resource_tracker.COMPUTE_RESOURCE_SEMAPHORE)
     take = lock.write_lock
 
     @contextlib.contextmanager
