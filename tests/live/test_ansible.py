@@ -29,6 +29,8 @@ SECONDS = 900
 TRAITS = 'CUSTOM_CPU_PRIORITY'
 #: nova-compute before the conversion.
 STOCK = '''\
+[DEFAULT]
+compute_driver = libvirt.LibvirtDriver
 [compute]
 cpu_dedicated_set = 0-9
 cpu_shared_set = 10-11
