@@ -27,13 +27,13 @@ from tests.live import layout as layouts
 ANSIBLE = layouts.README.parent / 'ansible'
 SECONDS = 900
 TRAITS = 'CUSTOM_CPU_PRIORITY'
-#: nova-compute before the conversion.
+#: nova-compute before the conversion. CPU 8 will not be dedicated any more.
 STOCK = '''\
 [DEFAULT]
 compute_driver = libvirt.LibvirtDriver
 [compute]
-cpu_dedicated_set = 0-9
-cpu_shared_set = 10-11
+cpu_dedicated_set = 0-6,8
+cpu_shared_set = 7,9-11
 '''
 #: Sent by the command that restarts nova-compute on a host.
 ASK = '''\
@@ -278,7 +278,7 @@ def guest(layout, before, openstack, flavors, hosts):
 def pinned(openstack, before, hosts):
     """A server on all CPUs that are dedicated before the conversion."""
     with contextlib.ExitStack() as stack:
-        openstack.run('flavor', 'create', '--vcpus', 10, '--ram', 64,
+        openstack.run('flavor', 'create', '--vcpus', 8, '--ram', 64,
                       '--disk', 1, '--property', 'hw:cpu_policy=dedicated',
                       'pinned')
         stack.callback(openstack.run, 'flavor', 'delete', 'pinned')
