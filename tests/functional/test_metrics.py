@@ -17,6 +17,7 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin.explain import judge
 from nova_prio.admin import metrics
 from nova_prio.model import capacity
+from nova_prio.model import low_supply
 from nova_prio.objects import host_report
 from nova_prio.placement import allocations
 from tests import commands
@@ -76,6 +77,9 @@ class Metrics(base.FunctionalTest):
     def test_numbers_are_those_of_capacity_show(self):
         for flavor in self.high, self.low, self.low, self.plain:
             self.boot(flavor, az='nova:mix1')
+        # It is unknown on the other host.
+        self.change_report('mix1', low_supply=low_supply.LowSupply(
+            cpu_percent=600, wait_percent=40))
         before = time.time()
         flavors = ['--flavor', self.high, '--flavor', self.low]
         found = self.measure(*flavors)
@@ -86,6 +90,8 @@ class Metrics(base.FunctionalTest):
              for row in rows for name in capacity.Rows._fields
              for state, column in states.items()}, found['nova_prio_cpus'])
         self.assertEqual(12, found['nova_prio_cpus']['mix1', 'low', 'sold'])
+        self.assertEqual({('mix1',): 6}, found['nova_prio_low_supply_cpus'])
+        self.assertEqual({('mix1',): 0.4}, found['nova_prio_low_wait_ratio'])
         self.assertEqual(
             {('mix1', 'priority_mix=true', 'true'): 1,
              ('plain1', 'priority_ordinary=false', 'false'): 1},
