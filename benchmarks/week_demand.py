@@ -89,7 +89,7 @@ def make_host():
 
 
 def _make_groups(hosts):
-    return [first_fit.Group(make_host(), number=hosts)]
+    return [first_fit.HostGroup(make_host(), number=hosts)]
 
 
 def _make_setup(mix):

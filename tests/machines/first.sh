@@ -80,7 +80,7 @@ END
     # As debian/rules.
     if [ "$PACKAGED" = yes ]; then
         mkdir -p /tmp/image/etc/systemd/system
-        nova-prio-host prepare --root /tmp/image
+        /usr/local/bin/nova-prio-host prepare --root /tmp/image
         mv /tmp/image/etc/systemd/system/*.slice /usr/lib/systemd/system
     fi
     # That of node_exporter.
