@@ -46,10 +46,9 @@ class HostView(host_inventory.HostRecord):
     consumer -> resource class -> amount. ``inventories``, ``traits`` and
     ``provider_aggregates``, a list of UUIDs, are those of the resource
     provider of the host, or those that :class:`providers.Providers` has read
-    of them. ``sharing`` lists the UUIDs of the providers that
-    share disks with the host. ``disks`` is consumer -> DISK_GB at these
-    providers, of this and of other hosts. It may be older than the other
-    fields.
+    of them. ``sharing`` lists the UUIDs of the providers that share disks with
+    the host. ``disks`` is consumer -> DISK_GB at these providers, of this and
+    of other hosts. It may be older than the other fields.
     """
 
     context: nova_context.RequestContext

@@ -73,8 +73,10 @@ def _read_traits(client: report.SchedulerReportClient,
 
 def _list_uuids(
         providers: abc.Iterable[dict[str, typing.Any]]) -> frozenset[str]:
+    """Return the UUIDs of providers, as Placement lists them."""
     return frozenset(each['uuid'] for each in providers)
 
 
 def _list_keys(members: _Members, provider: str) -> list[str]:
+    """Return the traits or the aggregates that a provider has, sorted."""
     return sorted(key for key, uuids in members.items() if provider in uuids)

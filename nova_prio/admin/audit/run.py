@@ -181,7 +181,8 @@ class CloudAudit:
               ) -> tuple[list[finding.Finding], host_view.HostView]:
         """Read a host once; return its findings and its HostView.
 
-        :param index: as for ``host_view.read_host``, like ``amounts``
+        :param index: as for ``host_view.read_host``
+        :param amounts: as for ``host_view.read_host``
         """
         view = host_view.read_host(
             cell_context, self._client, host, self._read_disks, index, amounts)
