@@ -264,7 +264,8 @@ def test_host_dies_while_it_is_drained(fleet, layout, openstack, hosts):
     for name in left:
         server = fleet.servers[name]
         if fleet.compute.get_server(server).task_state:
-            openstack.run('server', 'set', '--state', 'active', server)
+            openstack.run('server', 'set', '--auto-approve',
+                          '--state', 'active', server)
         openstack.run('server', 'evacuate', server)
     for name in left:
         server = fleet.servers[name]
