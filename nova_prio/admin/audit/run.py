@@ -149,13 +149,10 @@ class CloudAudit:
         :param amounts: as for ``host_view.read_host``
         """
         try:
-            if self._index is not None:
-                findings, view = self._find(
-                    context, host, self._index, amounts)
+            findings, view = self._find(context, host, self._index, amounts)
+            if findings and self._index is not None:
                 # The index is older than the other data, and not complete.
-                if not findings:
-                    return findings, view
-            findings, view = self._find(context, host)
+                findings, view = self._find(context, host)
             if findings:
                 # Read everything again.
                 self._read_aggregates.cache_clear()
