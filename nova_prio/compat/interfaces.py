@@ -73,6 +73,7 @@ OPTIONS = {
         api_database.connection
         filter_scheduler.available_filters
         libvirt.connection_uri
+        workarounds.skip_hypervisor_version_check_on_lm
     """,
 }
 
@@ -204,6 +205,8 @@ NAMES = {
         nova.objects.instance:InstanceList get_by_host_and_node(context, host,
             node, expected_attrs)
         nova.objects.instance_group:InstanceGroupList get_all(context)
+        nova.objects.instance_pci_requests:InstancePCIRequest FLAVOR_ALIAS
+            is_live_migratable
         nova.objects.migration:Migration get_by_uuid(context, migration_uuid)
         nova.objects.migration:MigrationList
             get_in_progress_by_host_and_node(context, host, node)
@@ -222,6 +225,8 @@ NAMES = {
         nova.scheduler.client.report:SchedulerReportClient
             get_providers_in_tree(context, uuid) move_allocations(context,
             source_consumer_uuid, target_consumer_uuid)
+        nova.scheduler.filters.pci_passthrough_filter:PciPassthroughFilter
+            host_passes(host_state, spec_obj)
         nova.scheduler.host_manager:HostManager _choose_host_filters(
             filter_cls_names) _get_computes_for_cells(context, cells,
             compute_uuids) _get_instance_info(context, compute)

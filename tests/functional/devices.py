@@ -11,6 +11,12 @@ from oslo_utils import versionutils
 from tests.functional import base
 
 
+def make_alias(device):
+    """Return an alias of virtual functions for nova.conf."""
+    return jsonutils.dumps({**device, 'name': 'function',
+                            'device_type': fields.PciDeviceType.SRIOV_VF})
+
+
 class FunctionsOnHosts(base.FunctionalTest):
     """Each host has virtual functions; their alias is "function"."""
 
@@ -18,9 +24,7 @@ class FunctionsOnHosts(base.FunctionalTest):
     ADDITIONAL_FILTERS = ['PciPassthroughFilter']
     DEVICE = {'vendor_id': fakelibvirt.PCI_VEND_ID,
               'product_id': fakelibvirt.VF_PROD_ID, 'live_migratable': 'yes'}
-    ALIASES = [jsonutils.dumps({
-        **DEVICE, 'name': 'function',
-        'device_type': fields.PciDeviceType.SRIOV_VF})]
+    ALIASES = [make_alias(DEVICE)]
 
     def setUp(self):
         self.flags(device_spec=[jsonutils.dumps(self.DEVICE)],

@@ -22,6 +22,7 @@ from nova_prio.placement import refused_providers
 from nova_prio_scenario import cloud
 from tests import commands
 from tests.functional import base
+from tests.functional import devices
 
 
 class Explained(base.FunctionalTest):
@@ -398,3 +399,37 @@ class NoAggregate(Explained):
         self.assert_refused('Placement', '8 PCPU needed, 0 free of 8',
                             rows['mix1'])
         self.assertRegex(rows['mix2']['Reason'], 'is in no aggregate with ')
+
+
+class TwoCells(Explained):
+    """Two hosts, each in a cell of Nova of its own."""
+
+    NUMBER_OF_CELLS = 2
+
+    def test_shelved_server_stays_in_its_cell(self):
+        self.flags(shelved_offload_time=0)
+        for name, cell in ('mix1', 'cell1'), ('mix2', 'cell2'):
+            self.start_seed_host(name, nova_cell=cell)
+        server = self.boot(self.flavor(8, **{'hw:cpu_priority': 'high'}),
+                           az='nova:mix1')
+        self._shelve_server(server, 'SHELVED_OFFLOADED')
+        self.boot(self.high, az='nova:mix1')
+        rows = self.explain(server['id'], status=3)
+        self.assertIn('the server is in another cell', rows['mix2']['Reason'])
+        self.assertIn('8 PCPU needed', rows['mix1']['Reason'])
+
+
+class Devices(devices.FunctionsOnHosts, Explained):
+    """Hosts with PCI devices."""
+
+    def test_claim_of_devices_on_a_forced_host_fails(self):
+        self.start_seed_host('mix1')
+        for number, state in (self.FUNCTIONS, 'ACTIVE'), (1, 'ERROR'):
+            server = self.boot(self.flavor(1, **{
+                'hw:cpu_priority': 'low',
+                'pci_passthrough:alias': 'function:%d' % number}),
+                az='nova:mix1', state=state)
+        row = self.explain(server['id'], status=3)['mix1']
+        self.assertIn('Claim pci failed', self.said)
+        self.assert_refused(
+            'nova-compute', 'the requested PCI devices are not free', row)

@@ -76,6 +76,10 @@ class Copies:
         # Placement has offered nothing on a host that was short at that time.
         offered = (decision.placement.by_provider.get(state.uuid) or
                    self._make_candidates(decision, state.uuid))
+        for candidate in offered:
+            # A provider outside of the tree of the host may share its disks.
+            for provider in candidate['allocations']:
+                self._read_free_amounts(provider)
         trial.allocation_candidates = candidates.select(offered, self._free)
         if not trial.allocation_candidates:
             return answers.Answer(
@@ -142,9 +146,8 @@ class Copies:
         if host not in self._states:
             uuid = self._judge.find_uuid(host)
             assert uuid is not None
-            state, = self._judge.hosts.get_host_states_by_uuids(
-                self._context, [uuid], None)
-            self._states[host] = state
+            self._states[host] = self._judge.hosts.make_state(
+                self._context, uuid)
             tree = allocations.get_json(
                 self._client, '/resource_providers?in_tree=' + uuid)
             for provider in tree['resource_providers']:

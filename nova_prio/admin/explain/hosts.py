@@ -185,6 +185,20 @@ class Hosts(host_manager.HostManager):
                                 if node.uuid in compute_uuids]
         return found, self._services
 
+    def make_state(self, context: nova_context.RequestContext,
+                   uuid: str) -> host_manager.HostState:
+        """Return a new state of a compute node, also of a disabled cell.
+
+        :param uuid: UUID of the compute node
+        """
+        cells = {node.uuid: cell for node, cell in self.nodes}
+        # Nova reads the hosts of a disabled cell only for a move within it.
+        destination = objects.Destination(cell=self.cells[cells[uuid]])
+        state, = self.get_host_states_by_uuids(
+            context, [uuid], objects.RequestSpec(
+                requested_destination=destination))
+        return state
+
     def run_filter(self, the_filter: filters.BaseHostFilter | None,
                    states: abc.Iterable[host_manager.HostState],
                    spec: objects.RequestSpec, index: int = 0,

@@ -16,6 +16,7 @@ import typing
 import nova.conf
 from nova import exception
 from nova import objects
+from nova.scheduler.filters import pci_passthrough_filter
 from nova.scheduler import host_manager
 from nova.scheduler import request_filter
 from nova.scheduler import utils
@@ -40,6 +41,7 @@ if typing.TYPE_CHECKING:
     from nova.scheduler.client import report
     from nova.scheduler import filters
 
+_PciFilter = pci_passthrough_filter.PciPassthroughFilter
 #: Reasons of PriorityFilter for which nova-compute also refuses.
 _CLAIM_REASONS = reasons.FILTER_AND_CLAIM.keys() | {'numa_topology'}
 #: Error with which a request ends for all hosts -> result.
@@ -231,9 +233,13 @@ class Judge:
                             ) -> abc.Iterator[str]:
         """Answer for the nodes that a record excludes; yield the others."""
         ignored = {name.lower() for name in decision.spec.ignore_hosts or ()}
-        enabled = {cell.uuid for cell in self.hosts.enabled_cells}
+        usable = {cell.uuid for cell in self.hosts.enabled_cells}
+        destination = decision.spec.requested_destination
+        if destination and 'cell' in destination:
+            # Nova still moves servers within a cell that is disabled.
+            usable.add(destination.cell.uuid)
         for node, cell in self.hosts.nodes:
-            if cell not in enabled:
+            if cell not in usable:
                 decision.add(node.uuid, answers.CELL, 'its cell is disabled')
             elif node.host.lower() in ignored:
                 # Nova does not store this field. ``requests`` sets it for a
@@ -279,11 +285,14 @@ class Judge:
             state.allocation_candidates = list(offered[state.uuid])
         if spec.force_hosts or spec.force_nodes:
             # Nova runs no filter then, but the claim of nova-compute refuses
-            # for some of the reasons of PriorityFilter.
+            # for some of the reasons of PriorityFilter, and for PCI devices.
             for state in passing:
                 refusal = answers.find_refusal(state, spec)
                 if refusal and refusal.reason in _CLAIM_REASONS:
                     decision.refuse(state, answers.COMPUTE, refusal)
+                elif not _PciFilter().host_passes(state, spec):
+                    decision.add(state.uuid, answers.COMPUTE,
+                                 'the requested PCI devices are not free')
                 else:
                     decision.passing.append(state)
             return

@@ -103,7 +103,8 @@ def _make_move(context: nova_context.RequestContext,
                instance: objects.Instance) -> objects.RequestSpec:
     """Make the stored request of a server one for a move, as nova-conductor.
 
-    :param instance: the server
+    :param instance: the server. If it is on no host, the move is to unshelve
+        it.
     """
     spec.instance_uuid = instance.uuid
     spec.reset_forced_destinations()
@@ -116,11 +117,9 @@ def _make_move(context: nova_context.RequestContext,
                 cctxt, instance)
     if instance.host:
         spec.ignore_hosts = [instance.host]
-        # Nova moves a server within its cell.
-        spec.requested_destination = objects.Destination(
-            cell=mapping.cell_mapping)
-    else:
-        spec.requested_destination = None
+    # Nova moves and unshelves a server within its cell.
+    spec.requested_destination = objects.Destination(
+        cell=mapping.cell_mapping)
     return _set_unstored_fields(spec)
 
 
