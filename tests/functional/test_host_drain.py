@@ -4,7 +4,9 @@
 
 from unittest import mock
 
+from nova import context
 from nova import exception
+from nova import objects
 from nova.tests.fixtures import libvirt
 
 from nova_prio.admin.explain import judge
@@ -13,6 +15,7 @@ from nova_prio.admin.moves import services
 from nova_prio.cmd import report
 from nova_prio.compat import contract
 from tests import commands
+from tests.functional import devices
 from tests.functional import maintenance
 
 PRE_LIVE_MIGRATION = (
@@ -155,6 +158,44 @@ class HostDrain(maintenance.Maintenance):
         self.assertIn('Nothing was changed: no instance can leave. Instances '
                       'left on mix1: 1. Act on each', self.said)
         self.assert_service('mix1', 'enabled')
+
+    def test_nothing_is_disabled_for_an_instance_without_an_allowed_way(self):
+        """Another host has room for the instance."""
+        server = self.boot(self.high, az='nova:mix1')
+        self.api.post_server_action(server['id'], {'suspend': None})
+        self._wait_for_state_change(server, 'SUSPENDED')
+        rows = self.drain('mix1', status=report.FOUND)
+        self.assertEqual('is suspended: only --allow shelve moves it',
+                         rows[server['id']]['Reason'])
+        self.assert_service('mix1', 'enabled')
+
+    def test_instances_leave_a_host_in_a_disabled_cell(self):
+        """Nova disables a cell for new instances only."""
+        server = self.boot(self.high, az='nova:mix1')
+        for cell in objects.CellMappingList.get_all(
+                context.get_admin_context()):
+            if not cell.is_cell0():
+                cell.disabled = True
+                cell.save()
+        self.scheduler.manager.host_manager.refresh_cells_caches()
+        _, rows, _ = commands.run('explain', '--flavor', self.high)
+        self.assertEqual({'cell'}, {row['Result'] for row in rows})
+        self.drain('mix1')
+        self.assertEqual('mix2', self.host_of(server))
+
+    def test_no_instance_is_live_migrated_to_an_older_hypervisor(self):
+        server = self.boot(self.high, az='nova:mix1')
+        with self.record('mix1') as node:
+            newer = node.hypervisor_version + 1
+        with mock.patch.object(self.computes['mix1'].driver._host,
+                               'get_version', return_value=newer):
+            rows = self.drain('mix1', status=report.FOUND)
+            self.assertEqual(
+                'is on a newer or another hypervisor',
+                rows[server['id']]['Reason'])
+            self.assert_service('mix1', 'enabled')
+            self.drain('mix1', '--allow', 'cold')
+        self.assertEqual('mix2', self.host_of(server))
 
     def test_each_instance_that_is_left_has_a_reason(self):
         locked, failing, large, suspended, resized, deleted = (
@@ -313,3 +354,46 @@ class HostDrain(maintenance.Maintenance):
         self.command('drain', 'mix1', '-c', 'Host', status=report.FAILED)
         self.assertIn("--column is 'Host'; allowed are Instance,", self.said)
         self.assert_service('mix1', 'enabled')
+
+
+class SharedDisks(maintenance.Maintenance):
+    """Hosts whose disks are those of a sharing provider."""
+
+    def test_drain_counts_the_disks_of_the_sharing_provider(self):
+        shared = self._post_resource_provider('shared')['uuid']
+        self._set_inventory(shared, {
+            'resource_class': 'DISK_GB', 'total': 1000})
+        self._set_provider_traits(shared, ['MISC_SHARES_VIA_AGGREGATE'])
+        aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
+        self._set_aggregate(shared, aggregate['uuid'])
+        # A host has no 200 GB.
+        flavor = self._create_flavor(
+            vcpu=4, memory_mb=256, disk=200,
+            extra_spec={'hw:cpu_priority': 'high'})
+        server = self.boot(flavor)
+        source = self.host_of(server)
+        found, _, said = commands.run('capacity', 'show', '--after-loss')
+        self.assertEqual(report.CLEAN, found, said)
+        self.drain(source, '--dry-run')
+        self.drain(source)
+        self.assertNotEqual(source, self.host_of(server))
+
+
+class Devices(devices.FunctionsOnHosts, maintenance.Maintenance):
+    """Hosts with PCI devices that no live migration can move."""
+
+    DEVICE = {name: value for name, value
+              in devices.FunctionsOnHosts.DEVICE.items()
+              if name != 'live_migratable'}
+    ALIASES = [devices.make_alias(DEVICE)]
+
+    def test_instance_with_a_device_is_only_cold_migrated(self):
+        server = self.boot(self.flavor(2, **{
+            'hw:cpu_priority': 'high',
+            'pci_passthrough:alias': 'function:1'}), az='nova:mix1')
+        rows = self.drain('mix1', status=report.FOUND)
+        self.assertEqual('has PCI devices that Nova does not live-migrate',
+                         rows[server['id']]['Reason'])
+        self.assert_service('mix1', 'enabled')
+        self.drain('mix1', '--allow', 'cold')
+        self.assertEqual('mix2', self.host_of(server))

@@ -10,6 +10,7 @@ import dataclasses
 import types
 import typing
 
+import nova.conf
 from nova import context as nova_context
 from nova import objects
 import os_resource_classes as orc
@@ -38,6 +39,9 @@ class CloudFleet(typing.NamedTuple):
     a server group -> Group, and ``details`` UUID of an instance -> Details.
     ``migrations`` are in progress, or await a confirmation.
     ``silent_cells`` are the UUIDs of the cells that do not answer.
+    ``not_live`` is name of a host -> names of the hosts to which Nova
+    live-migrates nothing from it, because their hypervisor is older, or of
+    another type.
     """
 
     hosts: tuple[resources.Host, ...]
@@ -46,6 +50,22 @@ class CloudFleet(typing.NamedTuple):
     details: dict[str, guests.Details]
     migrations: list[objects.Migration]
     silent_cells: tuple[str, ...]
+    not_live: abc.Mapping[str, frozenset[str]] = types.MappingProxyType({})
+
+    def add_not_live(self, refused: abc.Mapping[str, frozenset[str]],
+                     ) -> dict[str, frozenset[str]]:
+        """Return refused hosts with those that no live migration may use.
+
+        They are added for the instances that may be live-migrated.
+
+        :param refused: UUID of an instance -> hosts that it may not use
+        """
+        found = dict(refused)
+        for each in self.instances:
+            hosts = self.not_live.get(each.host or '')
+            if hosts and planner_fleet.LIVE in each.ways:
+                found[each.uuid] = hosts.union(found.get(each.uuid, ()))
+        return found
 
     @property
     def group_of(self) -> dict[str, str | None]:
@@ -168,7 +188,33 @@ def read_fleet(context: nova_context.RequestContext,
     return CloudFleet(
         hosts=tuple(planner_hosts), instances=tuple(instances), groups=groups,
         details=details, migrations=list(migrations.values()),
-        silent_cells=tuple(silent_cells))
+        silent_cells=tuple(silent_cells), not_live=_find_not_live(hosts))
+
+
+def _find_not_live(hosts: abc.Mapping[str, host_inventory.HostRecord],
+                   ) -> dict[str, frozenset[str]]:
+    """Return to which hosts nova-conductor refuses live migrations.
+
+    :param hosts: name of a host -> its record
+    :returns: name of a host -> names of these hosts
+    """
+    # (type, version) of a hypervisor -> names of its hosts.
+    names = collections.defaultdict(list)
+    for name, host in hosts.items():
+        names[host.node.hypervisor_type,
+              host.node.hypervisor_version].append(name)
+    may_be_older = (
+        nova.conf.CONF.workarounds.skip_hypervisor_version_check_on_lm)
+    found = {}
+    for source_type, source_version in names:
+        refusing: list[str] = []
+        for (kind, version), others in names.items():
+            is_older = version < source_version and not may_be_older
+            if kind != source_type or is_older:
+                refusing += others
+        for name in names[source_type, source_version]:
+            found[name] = frozenset(refusing)
+    return found
 
 
 def _read_open_migrations(
@@ -194,7 +240,8 @@ def _iterate_instances(context: nova_context.RequestContext,
     marker = None
     while page := objects.InstanceList.get_by_filters(
             context, {'deleted': False, 'soft_deleted': True},
-            sort_dir='asc', expected_attrs=['flavor', 'numa_topology'],
+            sort_dir='asc',
+            expected_attrs=['flavor', 'numa_topology', 'pci_requests'],
             limit=PAGE, marker=marker):
         volume_backed = allocations.find_volume_backed(
             context, [each for each in page if each.flavor.root_gb])

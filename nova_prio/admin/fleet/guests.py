@@ -10,6 +10,7 @@ import math
 import typing
 
 from nova.compute import vm_states
+from nova import objects
 from nova.objects import fields
 import os_resource_classes as orc
 
@@ -21,8 +22,6 @@ from nova_prio.model.planner import resources
 from nova_prio.virt import demand
 
 if typing.TYPE_CHECKING:
-    from nova import objects
-
     from nova_prio.admin import host_inventory
 
 #: State of an instance -> the ways that nova-api allows, as the decorators of
@@ -99,7 +98,7 @@ def make_instance(instance: objects.Instance,
                   ) -> planner_fleet.Instance:
     """Return an instance for the planner.
 
-    :param instance: with flavor and NUMA topology
+    :param instance: with flavor, NUMA topology and PCI requests
     :param host: the host of the instance
     :param obstacle: result of :func:`find_obstacle`
     :param group: UUID of its server group, or None
@@ -114,9 +113,25 @@ def make_instance(instance: objects.Instance,
     ways = frozenset[str]()
     if not obstacle:
         ways = WAYS[instance.vm_state]
+    if not _can_live_migrate(instance):
+        ways -= {planner_fleet.LIVE}
     return planner_fleet.Instance(
         uuid=instance.uuid, needs=needs, host=instance.host, ways=ways,
         group=group, cells=cells or ())
+
+
+def _can_live_migrate(instance: objects.Instance) -> bool:
+    """Return whether nova-conductor live-migrates the devices of an instance.
+
+    It refuses PCI devices of an alias of the flavor, unless the alias marks
+    all of them as ``live_migratable``.
+    """
+    if instance.pci_requests is None:
+        return True
+    return all(
+        request.source != objects.InstancePCIRequest.FLAVOR_ALIAS or
+        request.is_live_migratable()
+        for request in instance.pci_requests.requests)
 
 
 def make_needs(flavor: objects.Flavor,

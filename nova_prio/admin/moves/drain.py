@@ -121,12 +121,13 @@ class Drain:
         """
         given = {each.uuid: each for each in self.cloud.instances}
         instances = {
-            uuid: dataclasses.replace(each, ways=_get_harmless_ways(each))
+            uuid: dataclasses.replace(each, ways=self.get_harmless_ways(each))
             for uuid, each in given.items()}
         while True:
             attempt = self.cloud._replace(instances=tuple(instances.values()))
             plan = planner.plan_drain(
-                attempt.make_fleet(refused=refused), self.hosts)
+                attempt.make_fleet(refused=attempt.add_not_live(refused)),
+                self.hosts)
             has_changed = False
             # A miss is an instance that fits nowhere by the ways tried here.
             for miss in plan.misses:
@@ -140,6 +141,19 @@ class Drain:
             # All allowed ways of the instances that fit nowhere were tried.
             if not has_changed:
                 return plan
+
+    def get_harmless_ways(
+            self, instance: planner_fleet.Instance) -> frozenset[str]:
+        """Return the way to move an instance without harm to its guest.
+
+        :returns: a live migration; if the instance is stopped, a cold one;
+            empty if the instance does not allow it
+        """
+        way = planner_fleet.LIVE
+        vm_state = self.cloud.details[instance.uuid].vm_state
+        if vm_state == vm_states.STOPPED:
+            way = planner_fleet.COLD
+        return instance.ways.intersection([way])
 
     def list_refusals(self, uuid: str) -> list[one_move.OneMove]:
         """Return the moves of an instance that Nova refused."""
@@ -178,8 +192,15 @@ class Drain:
         if any(self.cloud.details[each.uuid].task_state for each in guests):
             return True
         open_hosts = self._list_open_hosts()
-        return any(each.ways and self.verdicts.choose(each.uuid, open_hosts)
-                   for each in guests)
+        for each in guests:
+            ways = self.get_harmless_ways(each) | (each.ways & self.allowed)
+            hosts = open_hosts
+            if ways == {planner_fleet.LIVE}:
+                hosts = open_hosts.difference(
+                    self.cloud.not_live.get(each.host or '', ()))
+            if ways and self.verdicts.choose(each.uuid, hosts):
+                return True
+        return False
 
     def list_moves(self, stage: str) -> list[planner_fleet.Move]:
         """Return the moves of a stage.
@@ -193,7 +214,7 @@ class Drain:
         moves = []
         for each in self.list_guests():
             assert each.host is not None
-            ways = _get_harmless_ways(each)
+            ways = self.get_harmless_ways(each)
             if stage != DIRECT:
                 # Leave out a way that stage DIRECT has tried.
                 allowed = each.ways & self.allowed
@@ -257,18 +278,6 @@ def can_be_confirmed(migration: objects.Migration) -> bool:
     """
     return (migration.migration_type == fields.MigrationType.MIGRATION and
             migration.status == FINISHED)
-
-
-def _get_harmless_ways(instance: planner_fleet.Instance) -> frozenset[str]:
-    """Return the way to move an instance without harm to its guest.
-
-    :returns: a live migration; if the instance is stopped, a cold one; empty
-        if the instance allows neither
-    """
-    for way in planner_fleet.LIVE, planner_fleet.COLD:
-        if way in instance.ways:
-            return frozenset([way])
-    return frozenset()
 
 
 def _add_way(possible: frozenset[str], ways: frozenset[str]) -> frozenset[str]:

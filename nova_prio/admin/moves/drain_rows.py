@@ -140,6 +140,21 @@ def _describe_migration(migration: objects.Migration) -> tuple[str, str]:
                      '"nova-prio audit --fix"' % migration.status)
 
 
+def _find_live_obstacle(drain: drain_module.Drain,
+                        instance: planner_fleet.Instance) -> str:
+    """Return why an instance is not live-migrated to a host that fits, or ''.
+
+    :returns: a clause; '' if a live migration is not the harmless way
+    """
+    if drain.cloud.details[instance.uuid].vm_state == vm_states.STOPPED:
+        return ''
+    if planner_fleet.LIVE not in instance.ways:
+        return 'has PCI devices that Nova does not live-migrate'
+    if drain.cloud.not_live.get(instance.host or ''):
+        return 'is on a newer or another hypervisor'
+    return ''
+
+
 def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
              instance: planner_fleet.Instance) -> str:
     """Return why an instance is left, a clause.
@@ -161,7 +176,7 @@ def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
     else:
         reason = drain.verdicts.describe(uuid)
         if not reason and not refusal:
-            reason = miss.reason
+            reason = _find_live_obstacle(drain, instance) or miss.reason
     if reason and refusal:
         reason += '; '
     return reason + refusal

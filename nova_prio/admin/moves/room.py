@@ -103,7 +103,7 @@ class RoomPlan:
         now: collections.Counter[str] = collections.Counter()
         # Name of a host -> number of them that fit on it alone, if counted.
         fitting: dict[str, int] | None = None
-        refused = dict(self._refused)
+        refused = self.cloud.add_not_live(self._refused)
         while True:
             missing = self.number - now.total()
             plan = self._plan_attempts(missing, frozenset(closed), refused)
@@ -127,7 +127,7 @@ class RoomPlan:
                 now[host] = number
             # The next plan does not use this host, so that its moves differ:
             # forget what would be refused among the moves of this plan.
-            refused = dict(self._refused)
+            refused = self.cloud.add_not_live(self._refused)
 
     def _plan_attempts(self, number: int, closed: frozenset[str],
                        refused: abc.Mapping[str, frozenset[str]],
