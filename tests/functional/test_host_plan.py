@@ -15,6 +15,7 @@ from nova_prio.admin.audit import guests
 from nova_prio.cmd import report
 from nova_prio.compat import contract
 from nova_prio.compute import oversold_warnings
+from nova_prio.model import traits
 from tests import commands
 from tests.functional import colocation
 
@@ -106,6 +107,19 @@ class HostPlan(colocation.Colocation):
         self.assertIn('The host is ready. Next: Run "nova-prio host plan" '
                       'for this host with the same options on mix1, too',
                       self.said)
+
+    def test_traits_of_earlier_conversion_are_not_the_state_before(self):
+        self.start_stock_host()
+        provider = self.compute_rp_uuids['mix1']
+        for name in traits.CPU_PRIORITY, traits.CPU_PRIORITY_MIX:
+            self._create_trait(name)
+        self._set_provider_traits(provider, [
+            *self.traits('mix1'), traits.CPU_PRIORITY,
+            traits.CPU_PRIORITY_MIX])
+        plan = self.plan_and_do()
+        self.assertEqual('libvirt.LibvirtDriver',
+                         plan['option', 'compute_driver']['Now'])
+        self.assertEqual('', plan['traits', 'traits']['Now'])
 
     def test_plan_lists_ordinary_guests_of_host_without_cpu_sets(self):
         self.start_stock_host()

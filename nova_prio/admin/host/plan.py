@@ -54,9 +54,13 @@ def make_plan(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
     # After the plan, the host is to take priority instances.
     planned_traits = prio_traits.list_for_host(
         planned_cpus.mix, is_disabled=False)
+    # An earlier conversion may have left traits in Placement.
+    present_traits = []
+    if view.has_our_driver:
+        present_traits = prio_traits.select_ours(view.traits)
     yield plan_format.PlanRow(
         plan_format.TRAITS, plan_format.TRAITS,
-        present=' '.join(prio_traits.select_ours(view.traits)),
+        present=' '.join(present_traits),
         planned=' '.join(planned_traits))
     # UUID of an instance -> planned dedicated CPUs where it floats by mistake.
     floating = {}
@@ -94,10 +98,9 @@ def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
     also run on the dedicated CPUs, and memory is not overcommitted.
     """
     undo = 'To undo the plan, restore the present value.'
-    had_our_driver = prio_traits.has_our_driver(view.traits)
     planned = {'compute_driver': driver_alias.DRIVER}
     present = dict(planned)
-    if not had_our_driver:
+    if not view.has_our_driver:
         present['compute_driver'] = 'libvirt.LibvirtDriver'
     present.update(plan_format.format_options(present_cpus))
     planned.update(plan_format.format_options(planned_cpus))
@@ -109,7 +112,7 @@ def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
         present['cpu_shared_set'] = ''
     reserved = view.inventories.get(orc.VCPU, {}).get('reserved', 0)
     # With our driver, ``reserved`` does not come from reserved_host_cpus.
-    if reserved and not had_our_driver:
+    if reserved and not view.has_our_driver:
         present['reserved_host_cpus'] = str(reserved)
         planned['reserved_host_cpus'] = ''
     for name, value in present.items():
