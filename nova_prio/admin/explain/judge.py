@@ -41,7 +41,7 @@ if typing.TYPE_CHECKING:
     from nova.scheduler.client import report
     from nova.scheduler import filters
 
-_PciFilter = pci_passthrough_filter.PciPassthroughFilter
+_PCI_FILTER = pci_passthrough_filter.PciPassthroughFilter()
 #: Reasons of PriorityFilter for which nova-compute also refuses.
 _CLAIM_REASONS = reasons.FILTER_AND_CLAIM.keys() | {'numa_topology'}
 #: Error with which a request ends for all hosts -> result.
@@ -290,7 +290,7 @@ class Judge:
                 refusal = answers.find_refusal(state, spec)
                 if refusal and refusal.reason in _CLAIM_REASONS:
                     decision.refuse(state, answers.COMPUTE, refusal)
-                elif not _PciFilter().host_passes(state, spec):
+                elif not _PCI_FILTER.host_passes(state, spec):
                     decision.add(state.uuid, answers.COMPUTE,
                                  'the requested PCI devices are not free')
                 else:
