@@ -130,12 +130,11 @@ def _count_units(context: nova_context.RequestContext,
     """
     scheduler = judge.Judge(context, client)
     for name, request in requests.items():
-        # Name of a host -> number, without the hosts that take none.
-        found = units.count(scheduler, request)
+        found = units.find(scheduler, request)
         for host in hosts:
             if host.has_our_driver:
                 yield ('nova_prio_units', (host.name, name),
-                       found.get(host.name, 0))
+                       found.count([host.name]))
 
 
 def _count_findings(findings: abc.Iterable[finding.Finding],

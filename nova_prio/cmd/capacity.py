@@ -84,24 +84,23 @@ class ShowCapacity(report.Report):
                         '--after-loss are --host and --aggregate.'
                         % option.replace('_', '-'))
         hosts, silent_cells = host_inventory.list_hosts(context)
-        request, units, unit_columns = None, {}, []
+        request, units, unit_columns = None, None, []
         if parsed_args.flavor:
             flavor = controller.find_flavor(context, parsed_args.flavor)
             request = host_inventory.get_resource_request(flavor)
-            # How many instances of the flavor fit on each host.
-            units = count_units(self.app, context, flavor, hints={})
+            # The instances of the flavor that fit on each host.
+            units = find_units(self.app, context, flavor, hints={})
             unit_columns = ['Units']
         report.warn_of_silent_cells(self.app, silent_cells)
         selected = list(_select_hosts(self.app, hosts, parsed_args))
         if parsed_args.after_loss:
             return self._show_losses(context, selected, parsed_args)
-        sums = _sum_up(selected, units, parsed_args)
-        supplies = _sum_up_supplies(selected, parsed_args)
+        members = _group_by_line(selected, parsed_args)
         first_columns = ['Host']
         if parsed_args.by_aggregate:
             first_columns = ['Aggregate', 'Hosts']
         columns = first_columns + COLUMNS + unit_columns
-        rows = _make_lines(sums, supplies, parsed_args)
+        rows = _make_lines(members, units, parsed_args)
         if parsed_args.html:
             from nova_prio.admin.page import capacity as capacity_page
             from nova_prio.admin.page import render
@@ -113,7 +112,7 @@ class ShowCapacity(report.Report):
         if tables.is_for_reading(parsed_args):
             columns = first_columns + TABLE + unit_columns
             rows = _make_lines(
-                sums, supplies, parsed_args, is_for_reading=True)
+                members, units, parsed_args, is_for_reading=True)
         self.show(parsed_args, columns, rows)
         return report.CLEAN
 
@@ -150,11 +149,11 @@ class ShowCapacity(report.Report):
         return self.end(status, text)
 
 
-def count_units(app, context, flavor, hints):
-    """Return how many instances of a flavor fit on each host.
+def find_units(app, context, flavor, hints):
+    """Return the instances of a flavor that fit on each host.
 
     :param hints: dict, the scheduler hints of the instances
-    :returns: dict, name of a host -> number, without zeros
+    :returns: ``admin.explain.units.Units``
     """
     from nova_prio.admin.explain import judge
     from nova_prio.admin.explain import requests
@@ -163,7 +162,7 @@ def count_units(app, context, flavor, hints):
     scheduler = judge.Judge(context, controller.make_placement_client())
     request = requests.build_request(
         context, controller.get_conf(), flavor, hints, image=None)
-    found = units.count(scheduler, request)
+    found = units.find(scheduler, request)
     for doubt in scheduler.list_doubts():
         app.LOG.warning('The units may not fit: %s.', doubt)
     return found
@@ -204,77 +203,62 @@ def _get_aggregates(host):
     return [aggregate.name for aggregate in host.aggregates]
 
 
-def _sum_up(hosts, units, parsed_args):
-    """Return the sums of each host, or of each aggregate, sorted by name.
-
-    A host by itself has the sums of an aggregate with one host.
+def _group_by_line(hosts, parsed_args):
+    """Return the hosts of each line of the list.
 
     :param hosts: list of ``HostRecord``
-    :param units: dict, name of a host -> number of instances
-    :returns: dict, name of a host or aggregate -> ``content.Sum``
+    :returns: dict, name of a host or aggregate -> list of ``HostRecord``,
+        sorted by name
     """
-    sums = {}
-    for host in hosts:
-        # The sold, sellable and remaining vCPUs: high, low, ordinary.
-        rows = content.make_rows(
-            host.report.used, host.report.sellable, host.report.left)
-        for name in _get_line_names(host, parsed_args):
-            content.add_host(sums, name, rows, units.get(host.name, 0))
-    return dict(sorted(sums.items()))
-
-
-def _get_line_names(host, parsed_args):
-    """Return the names of the lines to which a host belongs, a list."""
-    if parsed_args.by_aggregate:
-        return _get_aggregates(host)
-    return [host.name]
-
-
-def _sum_up_supplies(hosts, parsed_args):
-    """Return the CPU time for low-priority guests of each host or aggregate.
-
-    :param hosts: list of ``HostRecord``
-    :returns: dict, name of a host or aggregate -> ``low_supply.LowSupply``, or
-        None if it is unknown for one of the hosts
-    """
-    from nova_prio.model import low_supply
     found = collections.defaultdict(list)
     for host in hosts:
-        for name in _get_line_names(host, parsed_args):
-            found[name].append(host.report.low_supply)
-    return {name: low_supply.add_up(each) for name, each in found.items()}
+        names = [host.name]
+        if parsed_args.by_aggregate:
+            names = _get_aggregates(host)
+        for name in names:
+            found[name].append(host)
+    return dict(sorted(found.items()))
 
 
-def _make_lines(sums, supplies, parsed_args, is_for_reading=False):
+def _make_lines(members, units, parsed_args, is_for_reading=False):
     """Return a line of the list for each host or aggregate.
 
-    :param sums: what :func:`_sum_up` returns
-    :param supplies: what :func:`_sum_up_supplies` returns
+    :param members: what :func:`_group_by_line` returns
+    :param units: what :func:`find_units` returns, or None without --flavor
     :param is_for_reading: whether the sold, the sellable and the remaining
         vCPUs are one text, as in ``TABLE``, not three numbers
     :returns: list of lists of values
     """
+    from nova_prio.model import low_supply
     lines = []
-    for name, total in sums.items():
+    for name, hosts in members.items():
         line = [name]
         if parsed_args.by_aggregate:
-            line.append(total.hosts)
-        for vcpus in total.rows.values():
+            line.append(len(hosts))
+        for vcpus in content.add_up(
+                _make_rows(host) for host in hosts).values():
             if is_for_reading:
                 line.append(_format_row(vcpus))
             else:
                 line += [vcpus.sold, vcpus.sellable, vcpus.left]
-        supply = supplies[name]
+        # The CPU time for low-priority guests; None if a host has not said.
+        supply = low_supply.add_up([host.report.low_supply for host in hosts])
         if is_for_reading:
             line.append(content.format_low_supply(supply))
         elif supply is None:
             line += [None, None]
         else:
             line += [supply.cpus, supply.wait_percent]
-        if parsed_args.flavor:
-            line.append(total.units)
+        if units is not None:
+            line.append(units.count([host.name for host in hosts]))
         lines.append(line)
     return lines
+
+
+def _make_rows(host):
+    """Return the sold, sellable and remaining vCPUs of a host by their row."""
+    return content.make_rows(
+        host.report.used, host.report.sellable, host.report.left)
 
 
 def _format_row(row):

@@ -111,14 +111,14 @@ class ShowGain(report.Report):
         flavor = controller.find_flavor(context, parsed_args.flavor)
         hints = _get_hints(flavor, parsed_args.flavor)
         needs = gain.make_flavor_needs(flavor, hints)
-        now = capacity_show.count_units(self.app, context, flavor, hints)
+        now = capacity_show.find_units(self.app, context, flavor, hints)
         fleet = cloud.read_fleet(context, controller.make_placement_client())
         measured = gain.measure_empty(fleet, hosts, needs)
         units = {}
         for name, numbers in measured.items():
             # With mix, the resource ``limit`` ends first.
             units[name] = {
-                NOW: now.get(name, 0), EMPTY: numbers.without_mix,
+                NOW: now.count([name]), EMPTY: numbers.without_mix,
                 EMPTY_MIX: numbers.with_mix, LIMIT: numbers.limit}
         return units
 

@@ -155,6 +155,22 @@ class FunctionalTest(cloud.Cloud):
                        mix=True, aggregate={'priority_mix': 'true'})
         self.start_host(name, **{**options, **kwargs})
 
+    def share_disks(self, total=10000):
+        """Create a provider that shares disks; return its UUID.
+
+        The hosts must be in one aggregate: a request for a priority asks for
+        providers in it.
+
+        :param total: in GB
+        """
+        shared = self._post_resource_provider('shared')['uuid']
+        self._set_inventory(shared, {
+            'resource_class': 'DISK_GB', 'total': total})
+        self._set_provider_traits(shared, ['MISC_SHARES_VIA_AGGREGATE'])
+        aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
+        self._set_aggregate(shared, aggregate['uuid'])
+        return shared
+
     def boot(self, flavor, state='ACTIVE', **kwargs):
         """Create a server and wait for its state; return the server."""
         return self._create_server(

@@ -97,17 +97,6 @@ class Allocations(test_requests.Requests):
             self.expected[server['id']] = self.expected_allocation(server)
         return server
 
-    def share_disks(self):
-        """Create a provider that shares disks; return its UUID."""
-        shared = self._post_resource_provider('shared')['uuid']
-        self._set_inventory(shared, {
-            'resource_class': 'DISK_GB', 'total': 10000})
-        self._set_provider_traits(shared, ['MISC_SHARES_VIA_AGGREGATE'])
-        # A priority request asks for providers in the aggregate of the hosts.
-        aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
-        self._set_aggregate(shared, aggregate['uuid'])
-        return shared
-
     def create_all(self, **kwargs):
         return [self.create(flavor, **kwargs) for flavor in FLAVORS]
 

@@ -245,3 +245,28 @@ class CapacityShow(base.FunctionalTest):
                 (['--flavor', 'none'], "--flavor is 'none'; allowed are")):
             self.show(*arguments, status=1)
             self.assertIn(words, self.said)
+
+
+class SharedDisks(base.FunctionalTest):
+    """Hosts whose disks are those of one provider."""
+
+    def test_units_of_an_aggregate_fit_together(self):
+        for name in 'mix1', 'mix2':
+            self.start_seed_host(name)
+        self.share_disks(total=500)
+        # A host has no 200 GB.
+        flavor = self._create_flavor(
+            vcpu=2, memory_mb=256, disk=200,
+            extra_spec={'hw:cpu_priority': 'high'})
+        _, hosts, _ = commands.run('capacity', 'show', '--flavor', flavor)
+        self.assertEqual([2, 2], [row['Units'] for row in hosts])
+        path = os.path.join(self.useFixture(fixtures.TempDir()).path, 'page')
+        _, (total,), _ = commands.run(
+            'capacity', 'show', '--by-aggregate', '--flavor', flavor, '--html',
+            path)
+        self.assertEqual(2, total['Units'])
+        with open(path) as page:
+            self.assertIn('</td><td class="num">2</td></tr>', page.read())
+        for _ in range(2):
+            self.boot(flavor)
+        self.boot(flavor, 'ERROR')

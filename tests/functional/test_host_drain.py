@@ -360,12 +360,7 @@ class SharedDisks(maintenance.Maintenance):
     """Hosts whose disks are those of a sharing provider."""
 
     def test_drain_counts_the_disks_of_the_sharing_provider(self):
-        shared = self._post_resource_provider('shared')['uuid']
-        self._set_inventory(shared, {
-            'resource_class': 'DISK_GB', 'total': 1000})
-        self._set_provider_traits(shared, ['MISC_SHARES_VIA_AGGREGATE'])
-        aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
-        self._set_aggregate(shared, aggregate['uuid'])
+        self.share_disks(total=1000)
         # A host has no 200 GB.
         flavor = self._create_flavor(
             vcpu=4, memory_mb=256, disk=200,

@@ -178,7 +178,8 @@ def answer_not_offered(
                                 for each in obstacles if each.resource})
 
 
-def select(offered: list[Candidate], free: Amounts) -> list[Candidate]:
+def select(offered: list[Candidate],
+           free: abc.Mapping[tuple[str, str], int]) -> list[Candidate]:
     """Return the candidates that fit on the free amounts.
 
     :param offered: allocation requests of Placement
@@ -192,7 +193,8 @@ def select(offered: list[Candidate], free: Amounts) -> list[Candidate]:
     return fitting
 
 
-def take(candidate: Candidate, free: Amounts) -> None:
+def take(candidate: Candidate,
+         free: abc.MutableMapping[tuple[str, str], int]) -> None:
     """Subtract a candidate from the free amounts.
 
     :param candidate: an allocation request of Placement

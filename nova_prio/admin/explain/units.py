@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How many equal new instances fit on each host.
+"""How many equal new instances fit on hosts.
 
 As for a request for several instances, Nova's host states, and copies of the
 free amounts of Placement, take one instance after the other.
@@ -8,6 +8,8 @@ free amounts of Placement, take one instance after the other.
 
 from __future__ import annotations
 
+import collections
+from collections import abc
 import typing
 
 from nova_prio.admin.explain import candidates
@@ -23,20 +25,48 @@ if typing.TYPE_CHECKING:
 MOST = 1000
 
 
-def count(the_judge: judge.Judge, spec: objects.RequestSpec,
-          ) -> dict[str, int]:
-    """Return how many instances fit on each host if the others take none.
+class Units(typing.NamedTuple):
+    """The instances that fit on each host if the other hosts take none.
+
+    ``taken`` is name of a host -> the allocation request of each instance,
+    without the hosts that do not pass. ``free`` are the free amounts of
+    Placement before these instances.
+    """
+
+    taken: abc.Mapping[str, list[candidates.Candidate]]
+    free: candidates.Amounts
+
+    def count(self, hosts: abc.Iterable[str]) -> int:
+        """Return how many instances fit on some hosts together.
+
+        This may be less than the sum of the hosts: they may share a provider,
+        such as one of disks.
+
+        :param hosts: names of hosts; one that does not pass takes none
+        """
+        # Its writes leave self.free as it is.
+        free = collections.ChainMap(candidates.Amounts(), self.free)
+        number = 0
+        for host in hosts:
+            for candidate in self.taken.get(host, ()):
+                if candidates.select([candidate], free):
+                    candidates.take(candidate, free)
+                    number += 1
+        return number
+
+
+def find(the_judge: judge.Judge, spec: objects.RequestSpec) -> Units:
+    """Find the instances of a request that fit on each host.
 
     :param the_judge: decides about each host with the code of nova-scheduler
-    :returns: name of a host -> number, without zeros
     """
     decision = the_judge.decide(spec)
-    found = {}
+    taken = {}
     for state in decision.passing:
         free = dict(decision.placement.free)
-        found[the_judge.get_name(state)] = _fill_host(
+        taken[the_judge.get_name(state)] = _fill_host(
             the_judge, state, spec, free, MOST)
-    return found
+    return Units(taken, decision.placement.free)
 
 
 def place(the_judge: judge.Judge, spec: objects.RequestSpec, number: int,
@@ -54,27 +84,29 @@ def place(the_judge: judge.Judge, spec: objects.RequestSpec, number: int,
         left = number - sum(found.values())
         # Earlier hosts may have taken what they share with this one: disk.
         if left and candidates.select(state.allocation_candidates, free):
-            found[the_judge.get_name(state)] = _fill_host(
-                the_judge, state, spec, free, left)
+            found[the_judge.get_name(state)] = len(_fill_host(
+                the_judge, state, spec, free, left))
     return found
 
 
 def _fill_host(the_judge: judge.Judge, state: host_manager.HostState,
                spec: objects.RequestSpec, free: candidates.Amounts,
-               most: int) -> int:
-    """Put instances on a host while they fit; return their number.
+               most: int) -> list[candidates.Candidate]:
+    """Put instances on a host while they fit.
 
     :param state: the host, on which the first instance passes the filters
     :param free: the free amounts of Placement, from which the instances take
     :param most: maximum number of instances
+    :returns: the allocation request of each instance
     """
-    number = 0
-    while number < most:
+    taken: list[candidates.Candidate] = []
+    while len(taken) < most:
         state.allocation_candidates = candidates.select(
             state.allocation_candidates, free)
         # nova-scheduler runs the filters again for each further instance.
-        if number and not all(
-                the_judge.hosts.run_filter(each, [state], spec, index=number)
+        if taken and not all(
+                the_judge.hosts.run_filter(each, [state], spec,
+                                           index=len(taken))
                 for each in the_judge.hosts.enabled_filters):
             break
         if not state.allocation_candidates:
@@ -82,5 +114,5 @@ def _fill_host(the_judge: judge.Judge, state: host_manager.HostState,
         candidate = state.allocation_candidates[0]
         candidates.take(candidate, free)
         copies.consume(state, spec, candidate)
-        number += 1
-    return number
+        taken.append(candidate)
+    return taken

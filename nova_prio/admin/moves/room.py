@@ -101,8 +101,8 @@ class RoomPlan:
                   if not answer.may_fit_after_moves}
         # Name of such a host -> number of new instances that it takes now.
         now: collections.Counter[str] = collections.Counter()
-        # Name of a host -> number of them that fit on it alone, if counted.
-        fitting: dict[str, int] | None = None
+        # Those that fit now on each host alone, if they were counted.
+        fitting: units.Units | None = None
         refused = self.cloud.add_not_live(self._refused)
         while True:
             missing = self.number - now.total()
@@ -120,9 +120,9 @@ class RoomPlan:
             host = obstacle.answer.host
             closed[host] = obstacle.answer
             if fitting is None:
-                fitting = units.count(verdicts.judge, self._make_request())
+                fitting = units.find(verdicts.judge, self._make_request())
             # Without moves, not all new instances fit: leave one to plan.
-            number = min(fitting.get(host, 0), missing - 1)
+            number = min(fitting.count([host]), missing - 1)
             if number:
                 now[host] = number
             # The next plan does not use this host, so that its moves differ:

@@ -20,6 +20,7 @@ from oslo_utils import timeutils
 
 from nova_prio.admin import aggregate_checks
 from nova_prio.admin.audit import finding
+from nova_prio.admin.explain import units as explain_units
 from nova_prio.admin import host_inventory
 from nova_prio.admin.page import content
 from nova_prio.model import admission
@@ -51,7 +52,7 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
           silent_cells: abc.Collection[str],
           selected: abc.Sequence[host_inventory.HostRecord],
           request: demand.ResourceRequest | None,
-          units: abc.Mapping[str, int], flavor: str | None,
+          units: explain_units.Units | None, flavor: str | None,
           data: typing.Any) -> content.Page:
     """Return the page of a cloud.
 
@@ -61,8 +62,7 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
     :param silent_cells: UUIDs of the other cells
     :param selected: the hosts among them to show, which have a report
     :param request: of one server of the flavor, or None
-    :param units: name of a host -> number of servers of the flavor that fit,
-        without zeros
+    :param units: the servers of the flavor that fit on each host, or None
     :param flavor: the name or ID that the operator gave, or None
     :param data: see ``content.Page``
     """
@@ -91,9 +91,9 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
     for host in selected:
         section = _make_host(host, instances[host.name],
                              is_disabled=host.node.uuid in disabled)
-        if request:
+        if request and units:
             section = _add_units(
-                section, host, request, units.get(host.name, 0))
+                section, host, request, units.count([host.name]))
         shown.append(section)
     for cell in cells_without_servers:
         if cell not in silent_cells:
@@ -105,7 +105,8 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
         len(selected), len(hosts), now)
     return content.Page(
         title='CPU capacity of priority hosts',
-        steps=[content.PageStep(shown)], data=data, flavor=flavor,
+        steps=[content.PageStep(shown, units=_add_up_units(selected, units))],
+        data=data, flavor=flavor,
         notes=NOTES, warnings=warnings,
         flavor_row=flavor_row, lead=[lead])
 
@@ -122,6 +123,21 @@ def _add_units(section: content.HostSection, host: host_inventory.HostRecord,
         shortage = (_describe_shortage(host, request) or
                     '"nova-prio explain" tells why')
     return dataclasses.replace(section, units=units, shortage=shortage)
+
+
+def _add_up_units(selected: abc.Iterable[host_inventory.HostRecord],
+                  units: explain_units.Units | None) -> dict[str, int]:
+    """Return name of an aggregate -> number of servers that fit together.
+
+    :param units: the servers that fit on each host; None for no numbers
+    """
+    if units is None:
+        return {}
+    members = collections.defaultdict(list)
+    for host in selected:
+        for aggregate in host.aggregates:
+            members[aggregate.name].append(host.name)
+    return {name: units.count(hosts) for name, hosts in members.items()}
 
 
 def _read_instances(

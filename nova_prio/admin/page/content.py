@@ -9,6 +9,7 @@ A host has three rows: 'high', 'low' and 'ordinary'; see
 
 from __future__ import annotations
 
+import collections
 from collections import abc
 import dataclasses
 import functools
@@ -110,7 +111,8 @@ class PageStep:
     """The hosts after a step of a scenario.
 
     ``title`` is the step, ``outcome`` its end. ``unplaced`` are the servers
-    without a host.
+    without a host. ``units`` is name of an aggregate -> number of servers of
+    the flavor that fit on its hosts together.
     """
 
     hosts: list[HostSection]
@@ -118,6 +120,7 @@ class PageStep:
     outcome: str = ''
     refusals: list[RefusedServers] = dataclasses.field(default_factory=list)
     unplaced: list[GuestOnPage] = dataclasses.field(default_factory=list)
+    units: abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def aggregates(self) -> dict[str, Sum]:
@@ -134,14 +137,10 @@ class PageStep:
 
 
 class Sum(typing.NamedTuple):
-    """The sums of the hosts of an aggregate; see HostSection."""
+    """The number of hosts of an aggregate, and their sums; see HostSection."""
 
     hosts: int
     rows: dict[str, provider_rows.Row]
-    units: int | None
-
-
-NO_HOSTS = Sum(hosts=0, rows={}, units=None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,28 +207,23 @@ def assign_codes(names: abc.Sequence[str]) -> dict[str, str]:
 
 def summarize(hosts: abc.Iterable[HostSection]) -> dict[str, Sum]:
     """Return name of an aggregate -> Sum, sorted by name."""
-    found: dict[str, Sum] = {}
+    members = collections.defaultdict(list)
     for host in hosts:
         for name in host.aggregates:
-            add_host(found, name, host.rows, host.units)
-    return dict(sorted(found.items()))
+            members[name].append(host.rows)
+    return {name: Sum(hosts=len(each), rows=add_up(each))
+            for name, each in sorted(members.items())}
 
 
-def add_host(found: dict[str, Sum], name: str,
-             rows: dict[str, provider_rows.Row], units: int | None) -> None:
-    """Add a host to an aggregate.
+def add_up(hosts: abc.Iterable[dict[str, provider_rows.Row]],
+           ) -> dict[str, provider_rows.Row]:
+    """Return the sums of the rows of hosts.
 
-    :param found: name of an aggregate -> Sum, to which this adds
-    :param name: of the aggregate
-    :param rows: kind of vCPUs ('high', 'low' or 'ordinary') -> Row with the
+    :param hosts: for each host, kind of vCPUs ('high', 'low' or 'ordinary') ->
         numbers of vCPUs; empty if the host runs another compute driver
-    :param units: number of servers of the requested flavor that fit on the
-        host; None if no flavor was requested
     """
-    hosts, sums, total = found.get(name, NO_HOSTS)
-    sums = dict(sums)
-    for row_name, row in rows.items():
-        sums[row_name] = sums.get(row_name, NO_VCPUS).add(row)
-    if units is not None:
-        total = (total or 0) + units
-    found[name] = Sum(hosts=hosts + 1, rows=sums, units=total)
+    sums: dict[str, provider_rows.Row] = {}
+    for rows in hosts:
+        for name, row in rows.items():
+            sums[name] = sums.get(name, NO_VCPUS).add(row)
+    return sums

@@ -141,7 +141,7 @@ def test_aggregate_sums_the_rows_of_its_hosts():
     assert step.aggregates['x'] == content.Sum(2, {
         'high': provider_rows.Row(8, 16, 8),
         'low': provider_rows.Row(16, 32, 16),
-        'ordinary': provider_rows.Row(0, 16, 16)}, None)
+        'ordinary': provider_rows.Row(0, 16, 16)})
     assert step.aggregates['y'].rows == step.hosts[0].rows
 
 
