@@ -12,7 +12,7 @@ TABLE = ['Aggregate', 'Host', 'High Fit/All', 'Low Fit/All',
 COLUMNS = ['Aggregate', 'Host', 'Largest', 'High Fit', 'High All', 'Low Fit',
            'Low All', 'Ordinary Fit', 'Ordinary All', 'Missing High',
            'Missing Low', 'Missing Ordinary', 'Missing Memory MB',
-           'Missing Disk GB', 'Bound By Affinity']
+           'Missing Disk GB', 'Bound By Affinity', 'Not Evacuable']
 #: Outcomes of ``report.find_outcome``; the states are whether all guests
 #: of a host fit.
 OUTCOMES = [
@@ -22,7 +22,8 @@ OUTCOMES = [
      'resources to the aggregate, or move guests out of the aggregate.'),
     (True, report.CLEAN,
      'If any one of these hosts is lost, its guests fit on the other hosts of '
-     'the aggregate.'),
+     'the aggregate. Where little room is left, this depends on the order of '
+     'the evacuations.'),
     (None, report.CLEAN, 'No host was checked: no aggregate has a host with a '
                          'report.'),
 ]
@@ -40,7 +41,8 @@ def make_row(loss):
     # those that must stay together by their affinity (``loss.bound``).
     missing = loss.addition
     row += [missing.rows.high, missing.rows.low, missing.rows.ordinary]
-    return row + [missing.memory_mb, missing.disk_gb, loss.bound]
+    return row + [missing.memory_mb, missing.disk_gb, loss.bound,
+                  loss.not_evacuable]
 
 
 def make_table_row(loss):
@@ -54,13 +56,15 @@ def make_table_row(loss):
     row = [loss.aggregate, host]
     for name in flavor_cpus.CLASSES:
         row.append('%d/%d' % (loss.fitting[name], loss.guests[name]))
-    # What one more host must have for the guests that do not fit. The text is
-    # empty if all fit.
-    missing = str(loss.addition)
+    # What one more host must have for the guests that do not fit.
+    missing = []
+    if str(loss.addition):
+        missing.append(str(loss.addition))
     # Nova evacuates guests one by one, which their affinity forbids.
     if loss.bound:
-        if missing:
-            missing += ', '
-        missing += ('a move of %s of affinity groups together'
-                    % report.format_count(loss.bound, 'guest'))
-    return row + [missing]
+        missing.append('a move of %s of affinity groups together'
+                       % report.format_count(loss.bound, 'guest'))
+    if loss.not_evacuable:
+        missing.append('another state of %s, such as active or stopped'
+                       % report.format_count(loss.not_evacuable, 'guest'))
+    return row + [', '.join(missing)]

@@ -30,7 +30,7 @@ class CapacityLoss(base.FunctionalTest):
         servers = [self.boot(flavor, az='nova:mix1')
                    for flavor in (self.high, self.low, self.plain)]
         row = self.show()['priority_mix=true', 'mix1']
-        self.assertEqual([True, 1, 1, 1, 1, 1, 1, *6 * [0]],
+        self.assertEqual([True, 1, 1, 1, 1, 1, 1, *7 * [0]],
                          list(row.values())[2:])
         self.assertIn('If any one of these hosts is lost', self.said)
         self.host_down('mix1')
@@ -49,10 +49,10 @@ class CapacityLoss(base.FunctionalTest):
         rows = self.show(status=report.FOUND)
         self.assertEqual(['mix2', 'mix1'], [host for _, host in rows])
         self.assertEqual(
-            [True, 1, 2, 1, 1, 0, 0, 4, 0, 0, 256, 11, 0],
+            [True, 1, 2, 1, 1, 0, 0, 4, 0, 0, 256, 11, 0, 0],
             list(rows['priority_mix=true', 'mix2'].values())[2:])
         self.assertEqual(
-            [False, 0, 1, 0, 0, 0, 0, 4, 0, 0, 256, 11, 0],
+            [False, 0, 1, 0, 0, 0, 0, 4, 0, 0, 256, 11, 0, 0],
             list(rows['priority_mix=true', 'mix1'].values())[2:])
         self.assertIn('Add a host with the missing resources', self.said)
         _, table, _ = commands.run('capacity', 'show', '--after-loss',
@@ -67,6 +67,22 @@ class CapacityLoss(base.FunctionalTest):
         self.start_seed_host('mix3', cpus=4, dedicated='0-3', shared=None,
                              mix=False)
         self.show()
+
+    def test_paused_guest_is_not_evacuated(self):
+        server = self.boot(self.high, az='nova:mix1')
+        self.api.post_server_action(server['id'], {'pause': None})
+        self._wait_for_state_change(server, 'PAUSED')
+        row = self.show('--host', 'mix1', status=report.FOUND)[
+            'priority_mix=true', 'mix1']
+        self.assertEqual((0, 1, 0, 1), tuple(row[name] for name in (
+            'High Fit', 'High All', 'Missing High', 'Not Evacuable')))
+        _, table, _ = commands.run('capacity', 'show', '--after-loss',
+                                   options=(), load=str)
+        self.assertIn('another state', table)
+        self.host_down('mix1')
+        self.assertRaises(
+            client.OpenStackApiException, self.api.post_server_action,
+            server['id'], {'evacuate': {}})
 
     def test_other_aggregates_are_no_destinations(self):
         self.start_seed_host('other1', aggregate={'priority': 'true'})

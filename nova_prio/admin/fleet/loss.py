@@ -8,6 +8,7 @@ import collections
 from collections import abc
 import typing
 
+from nova_prio.admin.fleet import guests
 from nova_prio.admin.moves import verdicts as verdicts_module
 from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import plan
@@ -23,7 +24,8 @@ class Loss(typing.NamedTuple):
     that fit on the other hosts of the aggregate. ``addition`` are the
     resources that one more host must have for the other guests. No addition
     helps ``bound``, the number of guests whose affinity forbids Nova to
-    evacuate them one by one. ``is_largest`` tells whether the host has the
+    evacuate them one by one, nor ``not_evacuable``, the number of those that
+    nova-api does not evacuate in their state. ``is_largest`` tells whether the host has the
     most high-priority vCPUs of the aggregate or, if these are equal, the most
     vCPUs.
     """
@@ -35,6 +37,7 @@ class Loss(typing.NamedTuple):
     fitting: abc.Mapping[str, int]
     addition: plan.Addition
     bound: int
+    not_evacuable: int
 
     @property
     def is_survivable(self) -> bool:
@@ -56,8 +59,19 @@ def list_losses(
     lost: set[str] = set()
     for names in members.values():
         lost.update(names)
-    refused = {each.uuid: verdicts.find_refusing(each.uuid)
-               for each in cloud.instances if each.host in lost}
+    everywhere = frozenset(host.name for host in cloud.hosts)
+    # UUIDs of the guests that nova-api does not evacuate in their state.
+    not_evacuable = set()
+    # UUID of a guest -> names of the hosts that it may not use.
+    refused = {}
+    for each in cloud.instances:
+        if each.host not in lost:
+            continue
+        if cloud.details[each.uuid].vm_state in guests.EVACUABLE:
+            refused[each.uuid] = verdicts.find_refusing(each.uuid)
+        else:
+            refused[each.uuid] = everywhere
+            not_evacuable.add(each.uuid)
     for aggregate, names in members.items():
         hosts = set(cloud.list_members(aggregate))
         fleet = cloud.make_fleet(hosts, refused)
@@ -76,8 +90,8 @@ def list_losses(
                     cloud.make_fleet(hosts, all_refused), name)
             # The fleet is still as before: a plan does not change it.
             yield _make_loss(
-                fleet, evacuations.misses, aggregate=aggregate, host=name,
-                is_largest=name == largest)
+                fleet, evacuations.misses, not_evacuable, aggregate=aggregate,
+                host=name, is_largest=name == largest)
 
 
 def _find_largest(fleet: planner_fleet.Fleet) -> str:
@@ -96,26 +110,31 @@ def _find_largest(fleet: planner_fleet.Fleet) -> str:
 
 
 def _make_loss(fleet: planner_fleet.Fleet, misses: abc.Sequence[plan.Miss],
-               aggregate: str, host: str, is_largest: bool) -> Loss:
+               not_evacuable: abc.Container[str], aggregate: str, host: str,
+               is_largest: bool) -> Loss:
     """Return the Loss of a host.
 
     :param fleet: of the hosts of the aggregate, before the loss
     :param misses: one for each guest that fits on no other host
+    :param not_evacuable: UUIDs of the guests that nova-api does not evacuate
     """
-    guests = collections.Counter(
+    all_guests = collections.Counter(
         fleet.instances[uuid].needs.class_name
         for uuid in fleet.list_guests(host))
-    fitting = guests - collections.Counter(
+    fitting = all_guests - collections.Counter(
         miss.instance.needs.class_name for miss in misses)
+    evacuable = [miss for miss in misses
+                 if miss.instance.uuid not in not_evacuable]
     # Nova evacuates a member of an affinity group only to hosts with members,
     # so that one more host is of no use to it. Such guests are bound.
-    addable = [miss for miss in misses if fleet.get_policy(
+    addable = [miss for miss in evacuable if fleet.get_policy(
         miss.instance) != planner_fleet.AFFINITY]
-    bound = len(misses) - len(addable)
+    bound = len(evacuable) - len(addable)
     addition = plan.calculate_addition(addable)
     if fleet.hosts[host].host.free_disk_gb is None:
         # The disks of the guests are not on their hosts.
         addition = addition._replace(disk_gb=0)
     return Loss(
-        aggregate=aggregate, host=host, is_largest=is_largest, guests=guests,
-        fitting=fitting, addition=addition, bound=bound)
+        aggregate=aggregate, host=host, is_largest=is_largest,
+        guests=all_guests, fitting=fitting, addition=addition, bound=bound,
+        not_evacuable=len(misses) - len(evacuable))
