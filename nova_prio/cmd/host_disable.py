@@ -119,7 +119,7 @@ def _find_destinations(context, placement, remaining):
     # More instances fit if the largest come first.
     movable.sort(key=operator.attrgetter('instance.vcpus'), reverse=True)
     return verdicts.Verdicts(context, placement).place_all(
-        each.uuid for each in movable)
+        dict.fromkeys(each.uuid for each in movable))
 
 
 def _wait(app, removal, timeout_seconds, interrupted, shows_progress):

@@ -15,6 +15,7 @@ from nova_prio.admin.moves import services
 from nova_prio.cmd import report
 from nova_prio.compat import contract
 from tests import commands
+from tests.functional import base
 from tests.functional import devices
 from tests.functional import maintenance
 
@@ -372,6 +373,34 @@ class SharedDisks(maintenance.Maintenance):
         self.drain(source, '--dry-run')
         self.drain(source)
         self.assertNotEqual(source, self.host_of(server))
+
+
+class TightHosts(maintenance.Maintenance):
+    """Hosts of which each has room for one large server."""
+
+    def setUp(self):
+        base.FunctionalTest.setUp(self)
+        maintenance.let_commands_move(self)
+        self.flags(connection='sqlite://', group='api_database')
+        self.start_seed_host('mix1', cpus=36, dedicated='0-29',
+                             shared='30-35')
+        for name, dedicated in ('b', '0-9'), ('c', '0-8'), ('d', '0-7'):
+            self.start_seed_host(name, dedicated=dedicated, shared='10-11')
+
+    def test_drain_keeps_a_host_for_each_server(self):
+        """Nova sends the first one where only the last one could go."""
+        for host, traits in ('mix1', 'ABC'), ('b', 'AB'), ('c', 'BC'), (
+                'd', 'C'):
+            for trait in traits:
+                self.add_trait(host, 'CUSTOM_' + trait)
+        servers = [self.boot(self.flavor(8, **{
+            'hw:cpu_priority': 'high',
+            'trait:CUSTOM_%s' % trait: 'required'}), az='nova:mix1')
+            for trait in 'BCA']
+        self.drain('mix1', '--dry-run')
+        self.assertIn('left: 0', self.said)
+        self.drain('mix1')
+        self.assertEqual(['c', 'd', 'b'], list(map(self.host_of, servers)))
 
 
 class Devices(devices.FunctionsOnHosts, maintenance.Maintenance):

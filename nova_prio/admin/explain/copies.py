@@ -137,6 +137,13 @@ class Copies:
             for name, amount in allocation['resources'].items():
                 self._free[uuid, name] += amount
 
+    def get_changed(self, host: str) -> host_manager.HostState | None:
+        """Return the state of a host after moves, or None if none changed it.
+
+        :param host: name of the host
+        """
+        return self._states.get(host)
+
     def _get_state(self, host: str) -> host_manager.HostState:
         """Return the state of a host after the moves up to now.
 

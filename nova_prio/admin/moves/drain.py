@@ -32,7 +32,8 @@ if typing.TYPE_CHECKING:
 #: and shelving ends it.
 OPTIONAL_WAYS = planner_fleet.WAYS[1:]
 #: The stages of a drain; each begins if no instance can leave by those before.
-#: Only the planned moves name their destinations.
+#: Only the planned moves name their destinations. ``list_stages`` may put them
+#: first.
 STAGES = DIRECT, COLD, PLANNED, SHELVE = (
     'direct', planner_fleet.COLD, 'planned', planner_fleet.SHELVE)
 #: Status of a resize or cold migration that awaits a confirmation.
@@ -191,16 +192,35 @@ class Drain:
             return True
         if any(self.cloud.details[each.uuid].task_state for each in guests):
             return True
-        open_hosts = self._list_open_hosts()
-        for each in guests:
-            ways = self.get_harmless_ways(each) | (each.ways & self.allowed)
-            hosts = open_hosts
-            if ways == {planner_fleet.LIVE}:
-                hosts = open_hosts.difference(
-                    self.cloud.not_live.get(each.host or '', ()))
-            if ways and self.verdicts.choose(each.uuid, hosts):
-                return True
-        return False
+        return any(self.verdicts.choose(each.uuid, self._list_usable(each))
+                   for each in guests)
+
+    def _list_usable(self, instance: planner_fleet.Instance) -> set[str]:
+        """Return the hosts that Nova considers for a move of an instance.
+
+        :returns: names; empty if no way is allowed that needs a host
+        """
+        ways = self.get_harmless_ways(instance) | (
+            instance.ways & self.allowed)
+        hosts = self._list_open_hosts() if ways else set()
+        if ways == {planner_fleet.LIVE}:
+            hosts.difference_update(
+                self.cloud.not_live.get(instance.host or '', ()))
+        return hosts
+
+    def list_stages(self) -> tuple[str, ...]:
+        """Return the stages in their order.
+
+        Nova chooses first. But if little room is left, its choice for one
+        instance may leave none for another. If it would do so for an instance
+        that the plan moves, the planned moves come first.
+        """
+        planned = {move.uuid for move in self.plan.moves if move.destination}
+        usable = {each.uuid: self._list_usable(each)
+                  for each in self.list_guests() if each.uuid in planned}
+        if len(self.verdicts.place_all(usable)) == len(usable):
+            return STAGES
+        return PLANNED, DIRECT, COLD, SHELVE
 
     def list_moves(self, stage: str) -> list[planner_fleet.Move]:
         """Return the moves of a stage.

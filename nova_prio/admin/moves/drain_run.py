@@ -4,8 +4,8 @@
 
 Each instance is sent away without a destination: by a live migration, then by
 a cold migration, if the operator allows it. If Nova finds no host, the planner
-looks for other instances to move out of the way. Shelving comes last. Whenever
-an instance has left, what Nova refused is tried again.
+names hosts, and may move other instances out of the way. Shelving comes last.
+Whenever an instance has left, what Nova refused is tried again.
 """
 
 from __future__ import annotations
@@ -52,20 +52,21 @@ class DrainRun:
     def run(self) -> str:
         """Move the instances until nothing improves; return why it ended.
 
-        Each of the STAGES permits other moves, the least harmful come first.
-        Begin with the first one again whenever an instance has left, because
-        it leaves room for what Nova has refused before.
+        Each stage of the drain permits other moves. Begin with the first one
+        again whenever an instance has left, because it leaves room for what
+        Nova has refused before.
 
         The result is one sentence, or '' if no more instance can be moved.
         The drain was refreshed last, unless an exception ends this.
 
         :raises APIRefused: if the credentials do not allow a move
         """
+        stages = self.drain.list_stages()
         stage = 0
         while True:
             self._finish_moves()
             before = self._get_tasks()
-            run = self._make_execution(drain_module.STAGES[stage])
+            run = self._make_execution(stages[stage])
             run.run(self.end)
             for each in run.moves:
                 self.drain.moves.setdefault(each.move.uuid, []).append(each)
@@ -78,7 +79,7 @@ class DrainRun:
             may_improve = True
             if run.count(one_move.DONE):
                 stage = 0
-            elif stage + 1 < len(drain_module.STAGES):
+            elif stage + 1 < len(stages):
                 stage += 1
             else:
                 # No stage moves an instance now.

@@ -194,36 +194,44 @@ class Verdicts:
                 return host
         return None
 
-    def _rank_hosts(self, uuid: str,
-                    decision: candidates.Decision) -> list[str]:
+    def _rank_hosts(self, uuid: str, decision: candidates.Decision,
+                    world: copies.Copies | None = None) -> list[str]:
         """Return the hosts that pass, the best one of Nova's weighers first.
 
         :param decision: result of :meth:`decide`. Other instances may share
             it, so that the host of the instance may be among those that pass.
+        :param world: the hosts after earlier moves; None for the present ones
         """
-        passing = [state for state in decision.passing
-                   if self.judge.get_name(state) != self._hosts[uuid]]
+        passing = []
+        for state in decision.passing:
+            name = self.judge.get_name(state)
+            if name != self._hosts[uuid]:
+                changed = world and world.get_changed(name)
+                passing.append(changed or state)
         if not passing:
             return []
         weighed = self.judge.hosts.get_weighed_hosts(passing, decision.spec)
         return [self.judge.get_name(each.obj) for each in weighed]
 
-    def place_all(self, uuids: abc.Iterable[str]) -> dict[str, str]:
-        """Return hosts for instances, so that all of them fit together.
+    def place_all(self, usable: abc.Mapping[str, abc.Container[str] | None],
+                  ) -> dict[str, str]:
+        """Return the hosts that Nova would choose for instances in turn.
 
+        :param usable: UUID of an instance -> names of the hosts that it may
+            use, None for all; in the order in which Nova is asked
         :returns: UUID -> name of a host, without the instances that do not
             fit beside the earlier ones
         """
         # The hosts with the instances that have been placed.
         world = copies.Copies(self._context, self._placement, self.judge)
         found: dict[str, str] = {}
-        for uuid in uuids:
+        for uuid, hosts in usable.items():
             decision = self.decide(uuid)
             if decision is None:
                 continue
-            for host in self._rank_hosts(uuid, decision):
-                refusal = world.arrive(decision, uuid, host)
-                if refusal is None:
+            for host in self._rank_hosts(uuid, decision, world):
+                is_usable = hosts is None or host in hosts
+                if is_usable and not world.arrive(decision, uuid, host):
                     found[uuid] = host
                     break
         return found
