@@ -83,24 +83,39 @@ class Oracle:
                 yield '%s: the guest %s runs on %s, leased are %s' % (
                     host, uuid, sorted(cpus), leased.get(uuid))
         report = self._get_report_of_tracker(host)
-        offloaded = self._count_offloaded(host)
+        leaving = self._count_leaving(host)
         for row in report.sellable._fields:
             used = getattr(report.used, row)
             sellable = getattr(report.sellable, row)
-            if used > sellable + offloaded:
+            if used > sellable + leaving:
                 yield '%s: %d of %d in the %s row are used' % (
                     host, used, sellable, row)
 
-    def _count_offloaded(self, host):
-        """Return the shared vCPUs of instances that are being offloaded.
+    def _count_leaving(self, host):
+        """Return the counted shared vCPUs that no guest will use.
 
-        Nova deletes the guest and its allocation first. Without mix, Placement
-        alone decides about the vCPUs of ordinary instances.
+        Without mix, Placement alone decides about the vCPUs of ordinary
+        instances. Nova deletes the guest and the allocation of an instance
+        that is being offloaded first. While a move begins, a recount may take
+        an earlier move that has failed for an open one; if it is slow, its
+        number is still that of before when nova-compute has refused the move.
         """
-        leaving = {instance.uuid for instance in self.list_instances()
-                   if instance.task_state == task_states.SHELVING_OFFLOADING}
-        return sum(usage.demand.shared for uuid, usage
-                   in self.leases(host).list_usages() if uuid in leaving)
+        instances = {each.uuid: each for each in self.list_instances()}
+        number = 0
+        for uuid, usage in self.leases(host).list_usages():
+            instance = instances.get(uuid)
+            if instance is not None and (
+                    instance.task_state == task_states.SHELVING_OFFLOADING or
+                    self._has_not_moved(instance, host)):
+                number += usage.demand.shared
+        return number
+
+    def _has_not_moved(self, instance, host):
+        """Return whether all moves of an instance to a host have failed."""
+        migrations = objects.MigrationList.get_by_filters(
+            instance._context, {'instance_uuid': instance.uuid})
+        return instance.host != host and all(
+            each.status == 'error' for each in migrations)
 
     def _is_named(self, uuid):
         """Return whether a WARNING has named the record of an instance."""
