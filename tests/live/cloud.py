@@ -161,6 +161,11 @@ class Cloud:
             (self.layout.run / 'cell').touch()
         self._manage_nova('db', 'sync')
 
+    def upgrade_databases(self):
+        """Upgrade the tables of Nova to those of ``nova``."""
+        self._manage_nova('api_db', 'sync')
+        self._manage_nova('db', 'sync')
+
     def _start_apis(self):
         """Placement, Glance, Neutron and nova-api."""
         for listener in catalog.SERVICES:

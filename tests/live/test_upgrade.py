@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The upgrade of the package while users work, and the way back.
+"""The upgrade of the package, and of Nova, while users work.
 
-The steps are those of doc/source/admin/upgrading.rst.
+The steps are those of doc/source/admin/upgrading.rst. Only the package is
+taken back: Nova has no way back.
 ``NOVA_PRIO_MIXED_SECONDS`` sets how long services of both releases run on the
 way to the new release, and ``NOVA_PRIO_SOAK_SEED`` the draws of the users.
 """
@@ -55,6 +56,32 @@ def test_servers_survive_upgrade_and_way_back(
             change.restart(service, old, 0)
             if service == computes[0]:
                 travelers.travel()
+        assert before == servers.read_states()
+    finish(users, change, record_property)
+
+
+def test_servers_survive_upgrade_of_nova(
+        layout, users, hosts, record_property):
+    """The order of the services is that of Nova's upgrade guide."""
+    old, new = releases.old_release(layout), releases.new_release(layout)
+    change = releases.Change(layout, users, [old, new])
+    computes = ['nova-compute-' + name for name in hosts]
+    services = [releases.CONDUCTOR, releases.SCHEDULER, 'compute', *computes]
+    seconds = read_mixed_seconds() / (len(services) - 1)
+    with untouched.UntouchedServers(layout, 'untouched') as servers, (
+            releases.Travelers(layout, hosts[0])) as travelers:
+        before = servers.read_states()
+        new.check_service('readme-api')
+        new.cloud.upgrade_databases()
+        for service in services:
+            if service in computes:
+                new.check_service(
+                    'readme-compute', service.removeprefix('nova-compute-'))
+            change.restart(
+                service, new, 0 if service == services[-1] else seconds)
+            if service in (computes[0], computes[-1]):
+                travelers.travel()
+        new.check_service('readme-api')
         assert before == servers.read_states()
     finish(users, change, record_property)
 
