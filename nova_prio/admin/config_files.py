@@ -2,6 +2,7 @@
 
 """Read the configuration files of the services."""
 
+import argparse
 from collections import abc
 import glob
 import os
@@ -25,8 +26,34 @@ def find_paths(conf: cfg.ConfigOpts) -> list[str]:
     """Return the paths of the files that conf has read, in their order."""
     paths = list(conf.config_file)
     for directory in conf.config_dirs:
-        paths += sorted(glob.glob(os.path.join(directory, '*.conf')))
+        paths += list_files(directory)
     return paths
+
+
+def list_files(directory: str) -> list[str]:
+    """Return the paths of the files that oslo.config reads in a directory."""
+    return sorted(glob.glob(
+        os.path.join(os.path.expanduser(directory), '*.conf')))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options --config-file and --config-dir, which oslo.config reads.
+
+    Both add to the list ``config_options``: their order decides which value
+    overrides which.
+    """
+    for name, metavar, text in (
+            ('--config-file', 'PATH',
+             'read this nova.conf (repeat option to read multiple files; '
+             'default: the files that the services of Nova read)'),
+            ('--config-dir', 'DIR',
+             'read the .conf files of this directory; of all files and '
+             'directories, the last one with an option decides (repeat option '
+             'to read multiple directories; default: the directories that the '
+             'services of Nova read)')):
+        parser.add_argument(
+            name, dest='config_options', action='append', default=[],
+            type=(name + '={}').format, metavar=metavar, help=text)
 
 
 def read_sections(path: str) -> dict[str, dict[str, list[str]]]:
@@ -36,13 +63,21 @@ def read_sections(path: str) -> dict[str, dict[str, list[str]]]:
     return sections
 
 
-def format_read_error(error: Exception, files: abc.Iterable[str] = ()) -> str:
+def format_read_error(error: Exception, options: abc.Iterable[str]) -> str:
     """Return the sentence about one of :data:`ERRORS`.
 
-    :param files: paths of the files, to name the one that cannot be decoded
+    :param options: ``config_options`` of :func:`add_options`, to name the file
+        that cannot be decoded
     """
     text = ' '.join(str(error).split()).rstrip('.')
     if isinstance(error, UnicodeDecodeError):
+        files = []
+        for option in options:
+            name, _, path = option.partition('=')
+            if name == '--config-dir':
+                files += list_files(path)
+            else:
+                files.append(path)
         for path in files:
             if _is_undecodable(path):
                 text = '%s: %s' % (path, text)

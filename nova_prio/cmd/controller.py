@@ -14,14 +14,6 @@ from nova_prio.compat import interfaces
 from nova_prio.virt import driver_alias
 
 
-def add_config_options(parser):
-    """Add the option --config-file."""
-    parser.add_argument(
-        '--config-file', action='append', default=[], metavar='PATH',
-        help='read this nova.conf (repeat option to read multiple files; '
-        'default: the files that the services of Nova read)')
-
-
 @contextlib.contextmanager
 def configure_nova(parsed_args):
     """Configure Nova and its databases; yield an administrator's context.
@@ -46,9 +38,9 @@ def configure_nova(parsed_args):
             'nova-prio that supports this Nova.'
             % (contract.get_nova_release(), '; '.join(mismatches)))
     conf = hooks.register_options()
-    options = ['--config-file=' + path for path in parsed_args.config_file]
+    options = parsed_args.config_options
     try:
-        config.parse_args(['nova-prio'] + options, configure_db=False,
+        config.parse_args(['nova-prio', *options], configure_db=False,
                           init_rpc=False)
         host_inventory.connect_databases(conf)
         yield context.get_admin_context()
@@ -57,7 +49,7 @@ def configure_nova(parsed_args):
         raise
     except config_files.ERRORS as error:
         raise exceptions.CommandError(config_files.format_read_error(
-            error, parsed_args.config_file)) from error
+            error, options)) from error
     except host_inventory.DATABASE_ERRORS as error:
         raise exceptions.CommandError(
             "Nova's database cannot be read: %s. Run this command where "

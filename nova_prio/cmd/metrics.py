@@ -9,6 +9,7 @@ from cliff import command
 from osc_lib import exceptions
 import prometheus_client
 
+from nova_prio.admin import config_files
 from nova_prio.cmd import controller
 from nova_prio.cmd import output_file
 from nova_prio.cmd import report
@@ -27,7 +28,7 @@ class Metrics(command.Command):
         """Return the parser of the command line."""
         # The help ends with a line about how stable the command is.
         parser = maturity.mark(super().get_parser(prog_name))
-        controller.add_config_options(parser)
+        config_files.add_options(parser)
         parser.add_argument(
             '--output', metavar='FILE',
             help='write this file for the textfile collector of '

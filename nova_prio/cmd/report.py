@@ -8,6 +8,7 @@ import math
 from cliff import columns
 from osc_lib import exceptions
 
+from nova_prio.admin import config_files
 from nova_prio.cmd import colors
 from nova_prio.cmd import controller
 from nova_prio.cmd import tables
@@ -154,7 +155,7 @@ class Report(tables.Lister):
         """Return the parser of the command line."""
         # The help ends with a line about how stable the command is.
         parser = maturity.mark(super().get_parser(prog_name))
-        controller.add_config_options(parser)
+        config_files.add_options(parser)
         return parser
 
     def run(self, parsed_args):

@@ -77,9 +77,9 @@ def main():
     except config_files.ERRORS as error:
         # oslo.config has not read the arguments: find the files for the text.
         parser = argparse.ArgumentParser(add_help=False)
-        parser.add_argument('--config-file', action='append', default=[])
-        files = parser.parse_known_args()[0].config_file
-        print(config_files.format_read_error(error, files), file=sys.stderr)
+        config_files.add_options(parser)
+        options = parser.parse_known_args()[0].config_options
+        print(config_files.format_read_error(error, options), file=sys.stderr)
         return UNUSABLE
 
 

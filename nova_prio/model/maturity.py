@@ -57,54 +57,58 @@ class Command:
 COMMANDS = {
     'nova-prio audit': Command(
         maturity=STABLE,
-        stable='--all --config-file --dry-run --fix --host --yes'),
+        stable='--all --config-file --dry-run --fix --host --yes',
+        new='--config-dir'),
     'nova-prio capacity gain': Command(
         maturity=STABLE, stable='--config-file --flavor',
-        new='--aggregate --all --demand --growth --host --html --low --ratio '
-        '--what-if'),
+        new='--aggregate --all --config-dir --demand --growth --host --html '
+        '--low --ratio --what-if'),
     'nova-prio capacity show': Command(
         maturity=STABLE, stable='--aggregate --by-aggregate --config-file '
-        '--flavor --host --html', new='--after-loss'),
+        '--flavor --host --html', new='--after-loss --config-dir'),
     'nova-prio explain': Command(
         maturity=STABLE,
-        stable='--config-file --flavor --hint --host --image'),
+        stable='--config-file --flavor --hint --host --image',
+        new='--config-dir'),
     'nova-prio flavor compile': Command(
         maturity=STABLE, stable='--disk --hint --image-property --property '
         '--ram --vcpus'),
     'nova-prio host disable': Command(
         maturity=STABLE,
         stable='--config-file --dry-run --plan --timeout --yes',
-        new=_SEVERAL_HOSTS),
+        new='--config-dir ' + _SEVERAL_HOSTS),
     'nova-prio host drain': Command(
         maturity=NEW, new='--aggregate --allow --batch --concurrency '
-        '--config-file --done --dry-run --os-cloud --timeout --within --yes'),
+        '--config-dir --config-file --done --dry-run --os-cloud --timeout '
+        '--within --yes'),
     'nova-prio host enable': Command(
         maturity=NEW,
-        new='--config-file --dry-run --yes ' + _SEVERAL_HOSTS),
+        new='--config-dir --config-file --dry-run --yes ' + _SEVERAL_HOSTS),
     'nova-prio host plan': Command(
         maturity=STABLE,
         stable='--config-file --dedicated --no-mix --ratio --shared',
-        new=_SEVERAL_HOSTS + ' --output-dir'),
+        new='--config-dir --output-dir ' + _SEVERAL_HOSTS),
     'nova-prio host return': Command(
         maturity=NEW,
-        new='--config-file --dry-run --force --os-cloud --yes'),
+        new='--config-dir --config-file --dry-run --force --os-cloud --yes'),
     'nova-prio host verify': Command(
-        maturity=STABLE, stable='--config-file --plan', new=_SEVERAL_HOSTS),
+        maturity=STABLE, stable='--config-file --plan',
+        new='--config-dir ' + _SEVERAL_HOSTS),
     'nova-prio metrics': Command(
         maturity=STABLE, stable='--config-file --no-audit --output',
-        new='--flavor'),
+        new='--config-dir --flavor'),
     'nova-prio room plan': Command(
-        maturity=NEW, new='--aggregate --apply --config-file --count '
-        '--dry-run --flavor --os-cloud --timeout --yes'),
+        maturity=NEW, new='--aggregate --apply --config-dir --config-file '
+        '--count --dry-run --flavor --os-cloud --timeout --yes'),
     'nova-prio scenario play': Command(
         maturity=STABLE, stable='--format --html'),
     'nova-prio uninstall-check': Command(
-        maturity=STABLE, stable='--config-file'),
+        maturity=STABLE, stable='--config-file', new='--config-dir'),
     'nova-prio-host': Command(
         maturity=STABLE, stable='--high-weight --io-weight --json '
         '--low-weight --memory-low --memory-min --output --root'),
     'nova-prio-status upgrade check': Command(
-        maturity=STABLE, stable='--config-file'),
+        maturity=STABLE, stable='--config-dir --config-file'),
     'openstack priority capacity list': Command(
         maturity=NEW, new='--aggregate --flavor'),
     'openstack priority project list': Command(

@@ -307,6 +307,11 @@ def _not_text(path):
     path.write_bytes(b'[DEFAULT]\n# \xff\n')
 
 
+def _dir_of_no_text(path):
+    path.mkdir()
+    _not_text(path / 'a.conf')
+
+
 def _denied(path):
     path.write_text('')
     path.chmod(0)
@@ -322,15 +327,24 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize('text', UNREADABLE)
+#: The same for --config-dir, whose files oslo.config reads.
+UNREADABLE_DIRECTORY = {
+    "Failed to read config file directory: %s": lambda path: None,
+    "%s/a.conf: 'utf-8' codec can't decode byte 0xff": _dir_of_no_text,
+}
+
+
+@pytest.mark.parametrize('name, text, make', [
+    *(('--config-file', *each) for each in UNREADABLE.items()),
+    *(('--config-dir', *each) for each in UNREADABLE_DIRECTORY.items())])
 @pytest.mark.parametrize('module, command, status', [
     ('status', ['upgrade', 'check'], 255),
     ('main', ['uninstall-check'], 1)])
 def test_unreadable_configuration_is_one_line(
-        module, command, status, text, tmp_path):
+        module, command, status, name, text, make, tmp_path):
     path = tmp_path / 'nova.conf'
-    UNREADABLE[text](path)
-    option = ['--config-file', str(path)]
+    make(path)
+    option = [name, str(path)]
     as_user = []
     if text.startswith('Failed to open') and os.geteuid() == 0:
         # With these capabilities, the superuser may read any file.

@@ -13,8 +13,14 @@ from nova_prio.cmd import report as command
 
 
 def check(*paths, status=command.FAILED):
-    """Run the command with configuration files; return (rows, last line)."""
-    arguments = ['--config-file=%s' % path for path in paths]
+    """Run the command with files or directories of configuration.
+
+    :returns: (rows, last line)
+    """
+    arguments = []
+    for path in paths:
+        name = '--config-dir' if path.is_dir() else '--config-file'
+        arguments.append('%s=%s' % (name, path))
     done = subprocess.run(
         [sys.executable, '-W', 'ignore', '-m', 'nova_prio.cmd.main',
          'uninstall-check', '-f', 'json', *arguments],
@@ -37,6 +43,22 @@ def test_each_file_is_checked(nova_conf, tmp_path):
         (row['Kind'], row['Name']) for row in rows]
     assert last_line.startswith(
         'Not all could be checked (option 1, unread 1).')
+
+
+def test_later_file_or_directory_decides(nova_conf, tmp_path):
+    """The files of a directory count, in the order of the command line."""
+    directory = tmp_path / 'nova.conf.d'
+    directory.mkdir()
+    drop_in = directory / 'prio.conf'
+    drop_in.write_text('[nova_prio]\nenabled = true\n'
+                       '[api_database]\nconnection =\n')
+    (directory / 'prio.conf.old').write_text('[nova_prio]\nenabled = true\n')
+    option = uninstall.OPTION, str(drop_in)
+    for paths, unread in (((nova_conf, directory), 'databases'),
+                          ((directory, nova_conf), 'Placement')):
+        rows, _ = check(*paths)
+        assert [option, (uninstall.UNREAD, unread)] == [
+            (row['Kind'], row['Name']) for row in rows]
 
 
 def test_compute_host_checks_only_options(tmp_path):
