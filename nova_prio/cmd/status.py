@@ -12,6 +12,7 @@ import argparse
 import functools
 import logging
 import sys
+import textwrap
 import warnings
 
 from oslo_config import cfg
@@ -24,6 +25,8 @@ from nova_prio.compat import hooks
 
 #: Exit status of oslo.upgradecheck if a check itself fails.
 UNUSABLE = 255
+#: Width of the details in the table of oslo.upgradecheck.
+_WIDTH = 60
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -46,6 +49,17 @@ class Checks(upgradecheck.UpgradeCommands):
             run = functools.partial(
                 upgrade_checks.run_check, conf, service, find)
             self._upgrade_checks.append((title, run))
+
+    def _get_details(self, upgrade_check_result):
+        """Wrap the details, as the library does, but never within a word.
+
+        The library breaks lines after the hyphens of UUIDs.
+        """
+        if upgrade_check_result.details is None:
+            return None
+        return textwrap.fill(
+            upgrade_check_result.details, _WIDTH, subsequent_indent='  ',
+            break_long_words=False, break_on_hyphens=False)
 
     def check(self):
         """Run all checks; return the worst code."""

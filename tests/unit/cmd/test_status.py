@@ -13,6 +13,7 @@ import sys
 import textwrap
 
 from nova import exception
+from oslo_upgradecheck import upgradecheck
 import pytest
 
 from nova_prio.admin.audit import guests
@@ -246,6 +247,19 @@ def test_old_guests_are_named_in_the_order_of_the_remedies(
     assert -1 not in places, result.details
     assert sorted(places) == places
     assert 'right' not in result.details
+
+
+def test_uuids_stay_on_one_line(capsys):
+    checks = status.Checks(hooks.register_options())
+    uuids = ['%08d-ab%02d-cdef-abcd-fedcba987654' % (number, number)
+             for number in range(20)]
+    checks._upgrade_checks = [('Guests', lambda _: upgradecheck.Result(
+        upgradecheck.Code.WARNING, 'Guests: %s. Reboot.' % ', '.join(uuids)))]
+    assert WARNING == checks.check()
+    lines = capsys.readouterr().out.splitlines()
+    assert all(any(uuid in line for line in lines) for uuid in uuids)
+    # The table is as wide as those of the library: 60, and the borders.
+    assert max(map(len, lines)) <= 64 + len('Details: ')
 
 
 def test_guests_that_cannot_be_read_are_a_warning(found, monkeypatch):
