@@ -247,14 +247,14 @@ def _check_traits() -> _Leftovers:
             for provider in allocations.list_providers(client, trait):
                 yield Leftover(
                     TRAIT, provider['name'], content=trait,
-                    remedy='Remove it from the traits of resource provider '
-                    '%s: set the others with "openstack resource provider '
-                    'trait set".' % provider['uuid'])
+                    remedy='Run "nova-prio audit --fix", which keeps the '
+                    'other traits. If the resource provider %s is of no host '
+                    'of Nova, delete it.' % provider['uuid'])
         for trait in known:
             yield Leftover(
                 TRAIT, trait, content='known to Placement',
-                remedy='Delete it with "openstack trait delete" once no '
-                'resource provider has it.')
+                remedy='Run "openstack trait delete %s", once no resource '
+                'provider has it.' % trait)
     except (allocations.PlacementRefused, *allocations.CLIENT_ERRORS) as error:
         yield Leftover(
             UNREAD, 'Placement', content='%s.' % str(error).rstrip('.'),

@@ -14,6 +14,7 @@ from nova.tests.functional.api import client
 from oslo_db import exception as db_exception
 
 from nova_prio.admin import uninstall
+from nova_prio.cmd import audit
 from nova_prio.cmd import report as command
 from nova_prio.model import traits
 from nova_prio.placement import allocations
@@ -239,9 +240,16 @@ class UninstallCheck(base.FunctionalTest):
         self.assertEqual(
             {'mix1': ours, **{each: ['known to Placement'] for each in ours}},
             left[uninstall.TRAIT])
-        provider = self.compute_rp_uuids['mix1']
-        self._set_provider_traits(provider, [
-            each for each in self.traits('mix1') if each not in ours])
+        # As if "host disable" was not repeated.
+        self._create_trait(traits.CPU_PRIORITY_DISABLED)
+        others = set(self.traits('mix1')).difference(ours)
+        self._set_provider_traits(
+            self.compute_rp_uuids['mix1'],
+            [*self.traits('mix1'), traits.CPU_PRIORITY_DISABLED])
+        ours.append(traits.CPU_PRIORITY_DISABLED)
+        self.assertEqual(
+            audit.FIXED, commands.run('audit', '--fix', '--yes')[0])
+        self.assertEqual(others, set(self.traits('mix1')))
         self.update_host('mix1')
         self.assertEqual(
             {uninstall.TRAIT: {each: ['known to Placement'] for each in ours}},

@@ -20,7 +20,8 @@ from nova_prio.model import inventory
 from nova_prio.model import traits as prio_traits
 from nova_prio.virt import demand
 
-#: The traits that the report of a host decides.
+#: The traits that the report of a host decides. Without a report, the host has
+#: another driver, and no trait of this package is right.
 _TRAITS = {prio_traits.CPU_PRIORITY, prio_traits.CPU_PRIORITY_MIX}
 #: The fields of inventories that this package decides.
 _FIELDS = {orc.PCPU: ('total',),
@@ -71,16 +72,18 @@ def check(view: host_view.HostView) -> finding.Findings:
 def _check_traits(view: host_view.HostView) -> finding.Findings:
     """Yield a finding if Placement has other traits than expected."""
     traits = set(view.traits)
-    expected = set()
+    expected: set[str] = set()
+    compared = set(prio_traits.ALL)
     if view.report:
+        compared = _TRAITS
         # "nova-prio host disable" has set this trait.
         is_disabled = prio_traits.CPU_PRIORITY_DISABLED in traits
         expected = set(
             prio_traits.list_for_host(view.report.mix, is_disabled))
     # Compare only the traits that follow from the report of nova-compute.
-    present = _TRAITS & traits
+    present = compared & traits
     if expected != present:
-        wanted = list((traits - _TRAITS) | expected)
+        wanted = list((traits - compared) | expected)
         repair = functools.partial(
             repairs.replace_provider_data, view, 'traits', view.traits, wanted)
         yield finding.Finding(
