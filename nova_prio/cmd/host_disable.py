@@ -227,8 +227,13 @@ def _format_options(plan):
     """Return the options before a SavedPlan in parentheses, '' without it."""
     if plan is None:
         return ''
-    options = ['%s = %s' % (name, value or '<not set>')
-               for name, value in plan.old_options.items()]
+    options = []
+    for name, value in plan.old_options.items():
+        text = value or '<not set>'
+        # The plan has the ratio of Placement, and does not know nova.conf.
+        if name.endswith('_ratio'):
+            text += ' or <not set> as before'
+        options.append('%s = %s' % (name, text))
     return ' (%s)' % ', '.join(options)
 
 

@@ -27,8 +27,8 @@ class PlanHost(report.Report):
     oversell a row, is pinned outside of the dedicated CPUs, keeps floating on
     the dedicated CPUs, or would share its CPUs with low-priority guests; each
     problem that must be solved first; the steps in their order. This command
-    reads Nova's databases: run it where nova-manage runs, and again on the
-    compute host, with or without the databases, for its kernel and guests.
+    reads Nova's databases: run it where nova-manage runs. On the compute host,
+    with or without the databases, it also checks the kernel and the guests.
     Keep the output of -f json for "host verify" and "host disable". For
     several hosts, give --output-dir. Exit status: 0 if all hosts are ready, 3
     if a problem must be solved first, 1 if a host cannot be planned.
@@ -142,6 +142,7 @@ class PlanHost(report.Report):
             formatter.emit_list(
                 columns, shown, text, argparse.Namespace(noindent=False))
             output_file.write('--output-dir', path, text.getvalue())
+            return result._replace(next_step='Follow the steps of %s.' % path)
         return result
 
 

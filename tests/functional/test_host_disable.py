@@ -87,7 +87,8 @@ class HostDisable(colocation.Colocation):
                       'options of nova-compute (compute_driver = '
                       'libvirt.LibvirtDriver, cpu_dedicated_set = '
                       '<not set>, cpu_shared_set = <not set>, '
-                      'cpu_allocation_ratio = 4.0, ', self.said)
+                      'cpu_allocation_ratio = 4.0 or <not set> as before, ',
+                      self.said)
         self._host_options['mix1'].update({
             (None, 'compute_driver'): colocation.STOCK,
             (None, 'cpu_allocation_ratio'): None,

@@ -104,9 +104,12 @@ class HostPlan(colocation.Colocation):
         self.assertEqual({}, plan['inventory', 'PCPU']['Now'])
         self.assertEqual('16.0', plan['option', 'cpu_allocation_ratio']['Now'])
         self.assertEqual('ready', plan['verdict', 'mix1']['Then'])
-        self.assertIn('The host is ready. Next: Run "nova-prio host plan" '
-                      'for this host with the same options on mix1, too',
-                      self.said)
+        self.assertIn('even if the option is not set',
+                      plan['option', 'cpu_allocation_ratio']['Remedy'])
+        self.assertIn('The host is ready. Next: Keep this plan: repeat the '
+                      'command with "-f json > FILE".', self.said)
+        self.assertTrue(plan['step', '4']['Remedy'].startswith(
+            'Run "nova-prio-status upgrade check" on mix1. It checks'))
 
     def test_traits_of_earlier_conversion_are_not_the_state_before(self):
         self.start_stock_host()

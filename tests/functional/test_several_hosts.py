@@ -16,8 +16,6 @@ from tests import commands
 from tests.functional import colocation
 
 TERMS = ('--dedicated', '0-7', '--shared', '8-11', '--ratio', '2')
-STEP = ('Run "nova-prio host plan" for this host with the same options on '
-        '%s, too: this plan did not check its kernel and guests.')
 
 
 class SeveralHosts(colocation.Colocation):
@@ -36,6 +34,10 @@ class SeveralHosts(colocation.Colocation):
         return self.run_all('plan', '--output-dir', str(self.plans),
                             *(arguments or ('--all', *TERMS)), status=status)
 
+    def next_step(self, name):
+        """Return the next step for a host whose plan was written."""
+        return 'Follow the steps of %s.' % (self.plans / (name + '.json'))
+
     def files(self):
         """Return the plans: dict, name of a file -> text."""
         return {path.name: path.read_text() for path in self.plans.iterdir()}
@@ -47,7 +49,7 @@ class SeveralHosts(colocation.Colocation):
     def test_each_plan_is_the_output_for_its_host(self):
         self.start_stock_hosts('mix2', 'mix1')
         server = self.boot(self.plain)
-        self.assertEqual({name: ['ready', 0, STEP % name]
+        self.assertEqual({name: ['ready', 0, self.next_step(name)]
                           for name in ('mix1', 'mix2')}, self.plan_all())
         self.assertEqual('Hosts: 2 (ready: 2). Follow the column "Next".\n',
                          self.said)
@@ -67,7 +69,7 @@ class SeveralHosts(colocation.Colocation):
         before = self.files()
         path = self.plans / 'mix2.json'
         self.assertEqual(
-            {'mix1': ['ready', 0, STEP % 'mix1'],
+            {'mix1': ['ready', 0, self.next_step('mix1')],
              'mix2': ['ready', 0, '%s exists: follow its steps.' % path]},
             self.plan_all())
         self.assertEqual(before['mix2.json'], self.files()['mix2.json'])

@@ -31,7 +31,8 @@ MOVE = 'Migrate it, live or cold, first.'
 NOT_SEEN = plan_format.PlanRow(
     plan_format.HOST, 'not seen',
     remedy='This plan assumes that guests float on the present CPU sets of '
-    'the host. Kernel, cgroups and options were not checked.')
+    'the host. Kernel, cgroups and options were not checked: '
+    '"nova-prio-status upgrade check" on the host does so.')
 
 
 def check_host(conf: cfg.ConfigOpts, planned_cpus: capacity.HostCPUs,

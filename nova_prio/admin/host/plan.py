@@ -31,6 +31,12 @@ from nova_prio.virt import numa
 
 _PlanRows = abc.Iterator[plan_format.PlanRow]
 
+#: The first step of a plan that is ready, if the plan is complete.
+KEEP = ('Keep this plan: repeat the command with "-f json > FILE". Only a '
+        'plan from before the change can undo it.')
+_OF_PLACEMENT = ('The present value is the ratio in Placement, even if the '
+                 'option is not set. To undo the plan, restore nova.conf.')
+
 
 def make_plan(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
               guests: dict[str, guest_xml.Guest] | None = None) -> _PlanRows:
@@ -116,14 +122,17 @@ def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
         present['reserved_host_cpus'] = str(reserved)
         planned['reserved_host_cpus'] = ''
     for name, value in present.items():
+        remedy = undo
+        if name == 'cpu_allocation_ratio':
+            remedy = _OF_PLACEMENT
         yield plan_format.PlanRow(
             plan_format.OPTION, name, present=value, planned=planned[name],
-            remedy=undo)
+            remedy=remedy)
     old_ratio = _get_memory_ratio(view.inventories)
     new_ratio = _get_memory_ratio(planned_inventories)
     remedy = ''
     if old_ratio != new_ratio:
-        remedy = 'Mix does not oversell memory. ' + undo
+        remedy = 'Mix does not oversell memory. ' + _OF_PLACEMENT
     elif present_cpus.mix and not planned_cpus.mix:
         # The ratios are equal: mix has set 1.0, which Placement keeps when mix
         # ends.
@@ -366,10 +375,10 @@ def list_steps(host: str, planned_cpus: capacity.HostCPUs,
     if blocking:
         steps.append('Solve the problems first (%s), and plan again.'
                      % ', '.join(sorted(blocking)))
-    if local_checks.NOT_SEEN.name in subjects:
-        steps.append(
-            'Run "nova-prio host plan" for this host with the same options on '
-            '%s, too: this plan did not check its kernel and guests.' % host)
+    # A plan without Nova's databases has no inventories.
+    is_complete = plan_format.INVENTORY in subjects
+    if is_complete and not blocking:
+        steps.append(KEEP)
     options = plan_format.format_options(planned_cpus)
     options.update(host=host, compute_driver=driver_alias.DRIVER)
     steps += [
@@ -381,6 +390,9 @@ def list_steps(host: str, planned_cpus: capacity.HostCPUs,
         '%(cpu_dedicated_set)s, cpu_shared_set = %(cpu_shared_set)s. Remove '
         'reserved_host_cpus and vcpu_pin_set if they are set: Nova does not '
         'start with them beside CPU sets.' % options,
+        'Run "nova-prio-status upgrade check" on %s. It checks the kernel, '
+        'the cgroups, the guests and the options, and must show no failure.'
+        % host,
         'Restart nova-compute on %s.' % host]
     if plan_format.OVERSOLD in subjects:
         steps.append('Migrate instances away until the instances of part '
@@ -390,10 +402,8 @@ def list_steps(host: str, planned_cpus: capacity.HostCPUs,
     if 'aggregate' in subjects:
         steps.append(
             'Add %s to a host aggregate with priority_mix=true.' % host)
-    # A plan without Nova's databases has no inventories.
-    if plan_format.INVENTORY in subjects:
-        steps.append('Run "nova-prio host verify %s --plan FILE", with the '
-                     'output of this plan with -f json.' % host)
+    if is_complete:
+        steps.append('Run "nova-prio host verify %s --plan FILE".' % host)
     else:
         steps.append('Continue with the plan from a host where nova-manage '
                      'runs: only that plan is complete and can be kept.')

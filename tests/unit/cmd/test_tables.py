@@ -202,6 +202,7 @@ def test_host_plan_lists_the_steps_below_the_table(monkeypatch, capsys):
         'Remedies:\n* host %s (web-1): Restart' % UUID)
     assert steps.startswith(
         'Steps:\n1. Run "nova-prio-host prepare" on %s as root.\n2. ' % HOST)
+    assert 'Keep this plan' not in steps
     assert max(map(len, text.splitlines())) <= 100
     assert words(SENTENCE) <= words(remedies)
     main.main([*arguments, '-f', 'csv'])
