@@ -60,7 +60,7 @@ class HostDisable(colocation.Colocation):
         """Turn a stock host into a priority host, with a plan."""
         self.flags(initial_ram_allocation_ratio=1.5)
         self.start_stock_host(ratio=None, **kwargs)
-        self.boot(self.plain)
+        self.floating = self.boot(self.plain)
         self.update_host('mix1')
         self.before = self.records()
         self.plan(*TERMS)
@@ -357,9 +357,14 @@ class HostDisable(colocation.Colocation):
             self.update_host('mix1')
             self.assertIn(traits.CPU_PRIORITY_DISABLED, self.traits('mix1'))
             self.assertNotIn(traits.CPU_PRIORITY, self.traits('mix1'))
-            self.assertEqual(
-                {'blocked_cpus', 'traits'}, set(self.verify(
-                    '--plan', str(self.kept))))
+            found = self.verify('--plan', str(self.kept))
+            self.assertEqual({'blocked_cpus', 'traits'}, set(found))
+            self.assertIn(
+                'on the host. Of those that float in the plan, these are '
+                'here: %s (%s).' % (self.floating['id'],
+                                    self.floating['name']),
+                found['blocked_cpus']['Remedy'])
+            self.assertNotIn('virsh', found['blocked_cpus']['Remedy'])
             self.restart_compute_service('mix1')
         disabled = self.traits('mix1')
         found, _, said = commands.run('host', 'enable', 'mix1', '--dry-run',

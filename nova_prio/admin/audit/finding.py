@@ -35,10 +35,8 @@ REMEDIES = {
     'old_report': 'nova-compute should correct the report in its next update: '
                   'if it does not, see its log.',
     'blocked_cpus': 'Reboot hard or migrate the instances whose guests float '
-                    'on stale CPU sets: on the host, the audit lists them as '
-                    'old_cpuset. Nova does not know the orphan guests that '
-                    'are named: pin them to other CPUs with virsh vcpupin and '
-                    'virsh emulatorpin, or shut them down.',
+                    'on stale CPU sets: to list them, run "nova-prio-status '
+                    'upgrade check" on the host.',
     'oversold': 'Migrate instances away, or set the CPU sets, '
                 'cpu_priority_mix_enable, the CPU allocation ratio and the '
                 'pools of huge pages as they were.',
@@ -92,6 +90,20 @@ class Finding:
 
 
 Findings = abc.Iterator[Finding]
+
+
+def describe_orphans(names: str) -> str:
+    """Return what to do about orphan guests before the other remedy, or ''.
+
+    :param names: of the orphan guests that block dedicated CPUs, '' without
+        any
+    """
+    if not names:
+        return ''
+    return ('Nova does not know the guests %s: pin them to other CPUs with '
+            'virsh vcpupin and virsh emulatorpin, or shut them down. If CPUs '
+            'are still blocked a minute later, guests of instances block them '
+            'too.' % names)
 
 
 def set_host(host: str, findings: abc.Iterable[Finding]) -> list[Finding]:

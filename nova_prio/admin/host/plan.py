@@ -313,12 +313,11 @@ def _list_host_problems(view: host_view.HostView,
             is_blocking=True)
     if blocked:
         assert view.report is not None
-        cpus = local_checks.format_cpus(blocked)
-        if view.report.blocked_by:
-            cpus += ' (%s)' % view.report.blocked_by
+        orphans = finding.describe_orphans(view.report.blocked_by)
+        remedy = '%s %s' % (orphans, finding.REMEDIES['blocked_cpus'])
         yield plan_format.PlanRow(
-            plan_format.HOST, 'blocked CPUs', present=cpus,
-            remedy=finding.REMEDIES['blocked_cpus'])
+            plan_format.HOST, 'blocked CPUs',
+            present=local_checks.format_cpus(blocked), remedy=remedy.strip())
     if not view.allows_priority:
         yield plan_format.PlanRow(
             plan_format.HOST, 'aggregate',

@@ -56,7 +56,9 @@ class SavedPlan(typing.NamedTuple):
 
     An option is '' in ``old_options`` if it was not set. An inventory is {} in
     ``old_inventories`` if the host did not have the resource class. The traits
-    are those of this package. ``is_ready`` says whether the host was ready.
+    are those of this package. ``floating`` are the UUIDs of the instances
+    whose guests float on planned dedicated CPUs until they are rebooted or
+    moved. ``is_ready`` says whether the host was ready.
     """
 
     host: str
@@ -66,6 +68,7 @@ class SavedPlan(typing.NamedTuple):
     old_inventories: inventory.Inventories
     old_traits: list[str]
     planned_traits: list[str]
+    floating: list[str]
     is_ready: bool
 
 
@@ -160,4 +163,5 @@ def _parse_plan(rows: list[dict[str, typing.Any]]) -> SavedPlan:
         old_inventories=old[INVENTORY],
         old_traits=old[TRAITS][TRAITS].split(),
         planned_traits=planned[TRAITS][TRAITS].split(),
+        floating=list(planned[FLOATING]),
         is_ready=readiness == READY)

@@ -87,15 +87,33 @@ def list_lines(view: host_view.HostView, audit: run.CloudAudit,
     for each in findings:
         item = ('%s %s' % (each.kind, each.consumer)).rstrip()
         line_state = UNREAD if each.kind == finding.UNREAD else DIFFERS
+        remedy = each.remedy
+        if plan and each.kind == 'blocked_cpus':
+            remedy += _name_floating(plan, view)
         # The column of the plan has the values that the audit expects.
         yield VerifyLine(
             item, plan=each.needed, placement=each.placement,
             compute=each.compute, libvirt=each.libvirt, state=line_state,
-            remedy=each.remedy, consumer=each.consumer)
+            remedy=remedy, consumer=each.consumer)
     summary = audit.summarize(view)
     yield VerifyLine('in use', placement=summary.placement,
                      compute=summary.compute, libvirt=summary.libvirt,
                      state=OK)
+
+
+def _name_floating(plan: plan_format.SavedPlan,
+                   view: host_view.HostView) -> str:
+    """Return a sentence with the instances that may block CPUs, or ''.
+
+    These are on the host since the plan, which expected that their guests
+    float on dedicated CPUs. Only the host knows which were rebooted since.
+    """
+    named = ['%s (%s)' % (uuid, view.names[uuid])
+             for uuid in plan.floating if uuid in view.names]
+    if not named:
+        return ''
+    return ' Of those that float in the plan, these are here: %s.' % (
+        ', '.join(named))
 
 
 def _list_problems(report: capacity_report.CapacityReport) -> _VerifyLines:

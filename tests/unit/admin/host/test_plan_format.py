@@ -34,6 +34,7 @@ def save(tmp_path):
     rows += [
         plan_format.PlanRow('inventory', 'VCPU', VCPU, {'total': 12}),
         plan_format.PlanRow('inventory', 'PCPU', {}, {'total': 8}),
+        plan_format.PlanRow('floats', 'f00', 'CPUs 0-7'),
         plan_format.PlanRow('traits', 'traits', '', 'CUSTOM_CPU_PRIORITY'),
         plan_format.PlanRow('room', 'memory', {'left': -5}, {'left': 0}),
         plan_format.PlanRow('verdict', 'mix1', '', 'ready')]
@@ -57,6 +58,7 @@ def test_plan_is_loaded(save):
     assert {'VCPU': VCPU, 'PCPU': {}} == plan.old_inventories
     assert ([], ['CUSTOM_CPU_PRIORITY']) == (
         plan.old_traits, plan.planned_traits)
+    assert ['f00'] == plan.floating
     assert plan.is_ready
 
 
