@@ -21,13 +21,29 @@ PLUGIN_OPTIONS = (('DEFAULT', 'compute_driver'),
                   ('filter_scheduler', 'enabled_filters'),
                   ('filter_scheduler', 'weight_classes'))
 
+#: Programs of the services that load this package. oslo.config searches the
+#: default files and directories by the name of the program.
+_PROGRAMS = ('nova-compute', 'nova-scheduler', 'nova-api', 'nova-api-wsgi')
+
 
 def find_paths(conf: cfg.ConfigOpts) -> list[str]:
-    """Return the paths of the files that conf has read, in their order."""
+    """Return the paths of the files that conf has read, in their order.
+
+    In place of the default files and directories, return those of each
+    service. oslo.config reads the default directories beside given files.
+    """
     paths = list(conf.config_file)
-    for directory in conf.config_dirs:
+    if paths == conf.default_config_files:
+        for program in _PROGRAMS:
+            paths += cfg.find_config_files('nova', program)
+    directories = list(conf.config_dirs)
+    if not directories:
+        for program in _PROGRAMS:
+            directories += cfg.find_config_dirs('nova', program)
+    for directory in directories:
         paths += list_files(directory)
-    return paths
+    # The services share nova.conf and nova.conf.d.
+    return list(dict.fromkeys(paths))
 
 
 def list_files(directory: str) -> list[str]:
@@ -45,12 +61,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     for name, metavar, text in (
             ('--config-file', 'PATH',
              'read this nova.conf (repeat option to read multiple files; '
-             'default: the files that the services of Nova read)'),
+             'default: /etc/nova/nova.conf)'),
             ('--config-dir', 'DIR',
              'read the .conf files of this directory; of all files and '
              'directories, the last one with an option decides (repeat option '
-             'to read multiple directories; default: the directories that the '
-             'services of Nova read)')):
+             'to read multiple directories; default: /etc/nova/nova.conf.d)')):
         parser.add_argument(
             name, dest='config_options', action='append', default=[],
             type=(name + '={}').format, metavar=metavar, help=text)

@@ -15,7 +15,8 @@ class UninstallCheck(report.Report):
 
     Leftovers are: flavors that ask for a priority, or for both resources:PCPU
     and resources:VCPU; instances of any state that have a priority; options in
-    the given files; hosts that run the compute driver; metadata of host
+    the given files, or in the default files of the services, and in their
+    default directories; hosts that run the compute driver; metadata of host
     aggregates; traits in Placement. This command reads Nova's databases: run
     it where nova-manage runs. If [api_database] connection is not set, as on a
     compute host, it checks only the options. Exit status: 0 if nothing is

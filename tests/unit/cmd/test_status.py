@@ -17,7 +17,6 @@ from oslo_upgradecheck import upgradecheck
 import pytest
 
 from nova_prio.admin.audit import guests
-from nova_prio.admin import config_files
 from nova_prio.admin import upgrade_checks
 from nova_prio.cmd import status
 from nova_prio.compat import contract
@@ -62,7 +61,6 @@ def found(monkeypatch, tmp_path):
     a check -> upgradecheck.Result.
     """
     conf = hooks.register_options()
-    monkeypatch.setattr(config_files, 'find_paths', lambda conf: [])
     monkeypatch.setattr(guests, 'read_guests', lambda conf: (GUEST_HOST, []))
     (tmp_path / 'sys/fs/cgroup').mkdir(parents=True)
     (tmp_path / 'sys/fs/cgroup/cgroup.controllers').write_text('')

@@ -3,6 +3,7 @@
 """The command ``nova-prio uninstall-check``, in a process of its own."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ from nova_prio.admin import uninstall
 from nova_prio.cmd import report as command
 
 
-def check(*paths, status=command.FAILED):
+def check(*paths, status=command.FAILED, **environment):
     """Run the command with files or directories of configuration.
 
     :returns: (rows, last line)
@@ -24,7 +25,7 @@ def check(*paths, status=command.FAILED):
     done = subprocess.run(
         [sys.executable, '-W', 'ignore', '-m', 'nova_prio.cmd.main',
          'uninstall-check', '-f', 'json', *arguments],
-        capture_output=True, text=True)
+        capture_output=True, text=True, env=os.environ | environment)
     assert status == done.returncode, done.stderr
     assert 'Traceback' not in done.stderr, done.stderr
     return (json.loads(done.stdout or 'null'), done.stderr.splitlines()[-1])
@@ -59,6 +60,37 @@ def test_later_file_or_directory_decides(nova_conf, tmp_path):
         rows, _ = check(*paths)
         assert [option, (uninstall.UNREAD, unread)] == [
             (row['Kind'], row['Name']) for row in rows]
+
+
+def test_default_files_and_directories_are_checked(tmp_path):
+    """Debian's unit of nova-compute reads all of these files."""
+    paths = []
+    for name in ('nova.conf', 'nova-compute.conf',
+                 'nova.conf.d/nova-compute.conf',
+                 'nova-compute.conf.d/other.conf'):
+        path = tmp_path / '.nova' / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('[nova_prio]\nenabled = true\n')
+        paths.append(str(path))
+    rows, _last_line = check(HOME=str(tmp_path))
+    assert sorted(paths) == sorted(
+        row['Name'] for row in rows if row['Kind'] == uninstall.OPTION)
+    # nova-compute reads its default directories beside the given file.
+    given = tmp_path / 'given.conf'
+    given.write_text('')
+    rows, _last_line = check(given, HOME=str(tmp_path))
+    assert sorted(paths[2:]) == sorted(
+        row['Name'] for row in rows if row['Kind'] == uninstall.OPTION)
+
+
+def test_missing_password_of_placement_is_reported(nova_conf):
+    with nova_conf.open('a') as file:
+        file.write('[placement]\nauth_type = password\nusername = nova\n'
+                   'auth_url = http://127.0.0.1:1/v3\n')
+    rows, _last_line = check(nova_conf)
+    assert [('password is a required attribute.', 'Check Placement and '
+             '[placement] in nova.conf, and run this again.')] == [
+        (row['Left'], row['Remedy']) for row in rows]
 
 
 def test_compute_host_checks_only_options(tmp_path):
