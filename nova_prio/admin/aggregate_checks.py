@@ -114,13 +114,15 @@ def find_mirror_warnings(
     from nova.scheduler.client import report
 
     from nova_prio.placement import allocations
+    from nova_prio.placement import authentication
     compared = [aggregate for aggregate in aggregates
                 if aggregate_metadata.restricts_requests(aggregate)]
     if not compared:
         return
     try:
         # In some releases the client asks Placement when it is made.
-        client = report.SchedulerReportClient()
+        with authentication.report_missing_password():
+            client = report.SchedulerReportClient()
         for aggregate in compared:
             url = '/resource_providers?member_of=' + aggregate.uuid
             providers = {provider['uuid'] for provider in allocations.get_json(

@@ -23,6 +23,7 @@ from nova_prio.model import flavor_specs
 from nova_prio.model import mixed_cpus
 from nova_prio.model import traits
 from nova_prio.placement import allocations
+from nova_prio.placement import authentication
 from nova_prio.virt import driver_alias
 
 FLAVOR, INSTANCE, OPTION, HOST = 'flavor', 'instance', 'option', 'host'
@@ -238,7 +239,8 @@ def _check_traits() -> _Leftovers:
     """Yield the providers with traits of this package, then the traits."""
     try:
         # In some releases the client asks Placement when it is made.
-        client = report.SchedulerReportClient()
+        with authentication.report_missing_password():
+            client = report.SchedulerReportClient()
         answer = allocations.get_json(
             client, '/traits?name=in:' + ','.join(traits.ALL))
         # Placement keeps a trait of this package until it is deleted.

@@ -5,6 +5,8 @@
 from keystoneauth1 import exceptions as ksa_exceptions
 from openstack import exceptions as sdk_exceptions
 
+from nova_prio.placement import authentication
+
 _UNIFIED_LIMITS = 'nova.quota.UnifiedLimitsDriver'
 _PCPU, _VCPU = 'class:PCPU', 'class:VCPU'
 #: Registered limit -> the instances that need it.
@@ -21,7 +23,8 @@ def find_warnings(conf):
     if conf.quota.driver != _UNIFIED_LIMITS:
         return []
     try:
-        registered = _list_registered_limits(conf)
+        with authentication.report_missing_password():
+            registered = _list_registered_limits(conf)
     except (ksa_exceptions.ClientException, sdk_exceptions.SDKException,
             ValueError) as error:
         verb = _choose_verb(conf, _PCPU)

@@ -66,9 +66,11 @@ def report_errors():
     from nova_prio.admin import nova_client
     from nova_prio.model import flavor_specs
     from nova_prio.placement import allocations
+    from nova_prio.placement import authentication
     sentence = '%s.'
     try:
-        yield
+        with authentication.report_missing_password():
+            yield
     except (exception.NovaException, allocations.PlacementRefused,
             flavor_specs.RequestRefused, admin_host.HostRefused,
             contract.StartRefused,

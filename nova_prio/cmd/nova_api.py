@@ -30,11 +30,13 @@ def connect(parsed_args):
     from openstack import exceptions as sdk_exceptions
 
     from nova_prio.admin import nova_client
+    from nova_prio.placement import authentication
     try:
-        # This also asks Keystone for the endpoint of Nova.
-        return nova_client.NovaClient(openstack.connect(
-            cloud=parsed_args.os_cloud, app_name='nova-prio',
-            api_timeout=TIMEOUT_SECONDS).compute)
+        with authentication.report_missing_password():
+            # This also asks Keystone for the endpoint of Nova.
+            return nova_client.NovaClient(openstack.connect(
+                cloud=parsed_args.os_cloud, app_name='nova-prio',
+                api_timeout=TIMEOUT_SECONDS).compute)
     except (client_exceptions.ClientException,
             sdk_exceptions.SDKException) as error:
         raise exceptions.CommandError(

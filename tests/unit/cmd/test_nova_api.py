@@ -38,6 +38,14 @@ def test_unknown_cloud_is_reported():
         '--os-cloud', 'none')
 
 
+def test_missing_password_is_reported_with_the_remedy(monkeypatch):
+    for name, value in (('AUTH_URL', 'http://127.0.0.1:1/v3'),
+                        ('USERNAME', 'a'), ('PROJECT_NAME', 'c')):
+        monkeypatch.setenv('OS_' + name, value)
+    assert 'password is a required attribute. To give credentials' in (
+        find_error())
+
+
 def test_keystone_that_does_not_answer_is_reported(monkeypatch):
     for name, value in (('AUTH_URL', 'http://127.0.0.1:1/v3'),
                         ('USERNAME', 'a'), ('PASSWORD', 'b'),
