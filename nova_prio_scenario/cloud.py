@@ -56,7 +56,8 @@ except ImportError as exc:
     raise ImportError(
         "The embedded cloud needs Nova and Placement with their test code, "
         "but the Python module %r is missing: install nova, "
-        "openstack-placement and this package with its 'scenario' extra."
+        "openstack-placement and this package with its 'scenario' extra, or "
+        "on Debian the packages that python3-nova-prio suggests."
         % exc.name, name=exc.name) from exc
 
 CONF = nova.conf.CONF

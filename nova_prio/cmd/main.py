@@ -9,7 +9,6 @@ import sys
 
 from cliff import app
 from cliff import commandmanager
-from pbr import version
 
 from nova_prio.cmd import colors
 
@@ -41,11 +40,14 @@ def _check_import(entry):
     try:
         entry.load()
     except ImportError as error:
-        extra = 'scenario' if entry.name.startswith('scenario') else 'cli'
+        remedy = 'cli'
+        if entry.name.startswith('scenario'):
+            remedy = ('scenario, or on Debian the packages that '
+                      'python3-nova-prio suggests')
         raise SystemExit(
             'nova-prio %s needs a library that is not installed: %s. Install '
             'this package with its extra %s.' % (
-                entry.name.replace('_', ' '), str(error).rstrip('.'), extra))
+                entry.name.replace('_', ' '), str(error).rstrip('.'), remedy))
 
 
 class ColorFormatter(logging.Formatter):
@@ -73,7 +75,7 @@ class NovaPrio(app.App):
         """
         super().__init__(
             description=self.__doc__,
-            version=version.VersionInfo('nova-prio').version_string(),
+            version=metadata.version('nova-prio'),
             command_manager=Commands(NAMESPACE),
             deferred_help=True, **kwargs)
 

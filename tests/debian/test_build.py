@@ -70,13 +70,22 @@ def test_main_package_has_no_file_outside_usr(built):
         assert name in content
 
 
-@pytest.mark.parametrize('name', ['nova-prio-host', 'python3-nova-prio'])
-def test_scripts_start_and_stop_no_unit(built, name, tmp_path):
+@pytest.mark.parametrize('name, timer', [
+    ('nova-prio-host', 'nova-prio-host-metrics.timer'),
+    ('python3-nova-prio', 'nova-prio-metrics.timer')])
+def test_scripts_start_and_stop_only_the_timer(built, name, timer, tmp_path):
     scripts = read_scripts(built[name], tmp_path / 'control')
-    assert 'postinst' in scripts
-    for text in scripts.values():
-        assert not re.search(r'deb-systemd-invoke|systemctl.* (?:re)?start|'
-                             r'systemctl.* stop|invoke-rc.d', text)
+    assert {'postinst', 'prerm'} <= scripts.keys()
+    for script, text in scripts.items():
+        assert not re.search(r'systemctl.* (?:re)?start|systemctl.* stop|'
+                             r'invoke-rc.d', text)
+        # The helper starts no unit that is not enabled.
+        actions = re.findall('^.*deb-systemd-invoke (.*) >', text, re.M)
+        expected = {'postinst': ["$_dh_action '%s'" % timer],
+                    'prerm': ["stop '%s'" % timer]}
+        assert expected.get(script, []) == actions, script
+    # An upgrade stops nothing.
+    assert '"$1" = remove ]' in scripts['prerm']
 
 
 def test_host_package_prepares_an_image_and_leaves_nothing(

@@ -85,6 +85,16 @@ def test_archive_needs_no_history(commit, tmp_path):
     assert read_version() == '1.0.0'
 
 
+@pytest.mark.parametrize('tool', ['tools/deb', 'tools/wheel'])
+@pytest.mark.parametrize('arguments', [[], ['--help']])
+def test_build_without_directory_is_refused(tool, arguments):
+    done = subprocess.run([ROOT / tool, *arguments], capture_output=True,
+                          text=True)
+    assert (2, '') == (done.returncode, done.stdout)
+    assert done.stderr.startswith('Usage: %s DIRECTORY [' % tool)
+    assert 1 == done.stderr.count('\n')
+
+
 @pytest.mark.parametrize('build_of,version', (
     ('0.9.0', '0.9.0'), ('', '1.0.0~dev1')))
 def test_debian_packages_have_this_version(

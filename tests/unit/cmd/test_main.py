@@ -32,13 +32,21 @@ def test_missing_library_is_named(argv, without):
 def test_missing_extra_of_scenario_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, 'nova_prio_scenario.command', None)
     assert main.main(['scenario', 'play', 'file']).endswith(
-        'with its extra scenario.')
+        'with its extra scenario, or on Debian the packages that '
+        'python3-nova-prio suggests.')
 
 
 def test_other_commands_work_without_a_library(without, capsys):
     without('tqdm', 'nova_prio.cmd.audit')
     assert 0 == main.main(['capacity', 'show', '--help'])
     assert 'usage: nova-prio capacity show' in capsys.readouterr().out
+
+
+def test_version_is_that_of_the_start_lines(capsys, monkeypatch):
+    monkeypatch.setattr('importlib.metadata.version',
+                        {'nova-prio': '1.0.0.dev7'}.get)
+    assert 0 == main.main(['--version'])
+    assert 'nova-prio 1.0.0.dev7\n' == capsys.readouterr().out
 
 
 def test_unknown_command_is_refused(capsys):
