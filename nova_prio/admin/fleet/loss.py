@@ -25,9 +25,9 @@ class Loss(typing.NamedTuple):
     resources that one more host must have for the other guests. No addition
     helps ``bound``, the number of guests whose affinity forbids Nova to
     evacuate them one by one, nor ``not_evacuable``, the number of those that
-    nova-api does not evacuate in their state. ``is_largest`` tells whether the host has the
-    most high-priority vCPUs of the aggregate or, if these are equal, the most
-    vCPUs.
+    nova-api does not evacuate in their state. ``is_largest`` tells whether the
+    host has the most high-priority vCPUs of the aggregate or, if these are
+    equal, the most vCPUs.
     """
 
     aggregate: str
