@@ -159,6 +159,9 @@ class OneMove:
             self._finish(self.servers.confirm)
         elif server.status == 'SHELVED' and move.way == fleet.SHELVE:
             self._finish(self.servers.offload)
+        elif server.status == 'SHELVED_OFFLOADED' and server.host is not None:
+            # Nova writes this state a moment before it removes the host.
+            self._end_if_down()
         elif server.host == move.source:
             self._note_destination()
             self._end(REFUSED, self.servers.find_failure(
