@@ -32,7 +32,8 @@ READERS = {interfaces.API: ['api'], interfaces.SCHEDULER: ['scheduler'],
 #: Group and name of an option that is read as an attribute of the
 #: configuration. Names with ``config_`` belong to oslo.config itself.
 OPTION = re.compile(
-    r'\b(?:CONF|_?conf)\.(?:([a-z]\w*)\.)?((?!config_)[a-z]\w*)\b(?!\()')
+    r'(?<!nova\.)\b(?:CONF|_?conf)\.(?:([a-z]\w*)\.)?'
+    r'((?!(?:default_)?config_)[a-z]\w*)\b(?!\()')
 
 
 @pytest.fixture
