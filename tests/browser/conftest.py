@@ -49,7 +49,7 @@ def fleet(open_page, browser):
         hosts[8], takes_priority=False,
         problems=[content.NO_PRIORITY_AGGREGATE])
     open_page(content.Page(
-        title='Capacity', steps=[content.PageStep(hosts)], data=[],
+        title='Capacity', steps=[pages.make_step(hosts)], data=[],
         flavor='high-8', flavor_row='high', warnings=['A warning.'],
         lead=['30 hosts.']))
     return browser

@@ -2,6 +2,7 @@
 
 """Examples of pages."""
 
+import collections
 import json
 import pathlib
 import subprocess
@@ -69,3 +70,12 @@ def _make_guest(name, number, index, row, pinned=(), floating=()):
                                              index),
         row=row, state='active', pinned=frozenset(pinned),
         floating=frozenset(floating), flavor=row + '-4')
+
+
+def make_step(hosts):
+    """Return the step of a page with hosts that share no provider."""
+    units = collections.Counter()
+    for host in hosts:
+        for name in host.aggregates:
+            units[name] += host.units
+    return content.PageStep(hosts, units=units)

@@ -42,7 +42,7 @@ def main(directory):
         path = pathlib.Path(temporary) / 'capacity.html'
         path.write_text(render.render(content.Page(
             title='CPU capacity of priority hosts', data=[], flavor='high-8',
-            lead=['5 of 5 hosts of the cloud.'], steps=[content.PageStep(
+            lead=['5 of 5 hosts of the cloud.'], steps=[pages.make_step(
                 [pages.make_host(number, 24) for number in range(1, 6)])])),
             'utf-8')
         shoot(driver, path, directory / 'capacity-page.png', 860,

@@ -356,7 +356,7 @@ def test_hostile_names_run_no_script(open_page, browser):
 
 def test_thousand_hosts_are_searched_at_once(open_page, browser):
     open_page(content.Page(
-        title='Capacity', data=[], flavor='high-8', steps=[content.PageStep(
+        title='Capacity', data=[], flavor='high-8', steps=[pages.make_step(
             [pages.make_host(number, 96) for number in range(1000)])]))
     started_at = time.monotonic()
     search(browser, 'db-777-0')
