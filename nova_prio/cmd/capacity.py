@@ -241,7 +241,7 @@ def _make_lines(members, units, parsed_args, is_for_reading=False):
                 line.append(_format_row(vcpus))
             else:
                 line += [vcpus.sold, vcpus.sellable, vcpus.left]
-        # The CPU time for low-priority guests; None if a host has not said.
+        # The CPU time for low-priority guests, None if a host reports none.
         supply = low_supply.add_up([host.report.low_supply for host in hosts])
         if is_for_reading:
             line.append(content.format_low_supply(supply))

@@ -40,14 +40,14 @@ def _check_import(entry):
     try:
         entry.load()
     except ImportError as error:
-        remedy = 'cli'
+        extra = 'cli'
         if entry.name.startswith('scenario'):
-            remedy = ('scenario, or on Debian the packages that '
-                      'python3-nova-prio suggests')
+            extra = ('scenario, or on Debian the packages that '
+                     'python3-nova-prio suggests')
         raise SystemExit(
             'nova-prio %s needs a library that is not installed: %s. Install '
             'this package with its extra %s.' % (
-                entry.name.replace('_', ' '), str(error).rstrip('.'), remedy))
+                entry.name.replace('_', ' '), str(error).rstrip('.'), extra))
 
 
 class ColorFormatter(logging.Formatter):

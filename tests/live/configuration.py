@@ -189,7 +189,7 @@ def _nova(layout, user):
             'lock_path': layout.state / 'nova' / 'lock'},
         'oslo_messaging_rabbit': {'rabbit_quorum_queue': 'false'},
         'conductor': {'workers': 1}, 'scheduler': {'workers': 1},
-        # Nova-compute may be of an older release than the other services.
+        # A nova-compute may be of an older release than the other services.
         'upgrade_levels': {'compute': 'auto'},
         # The default quota of 20 cores would refuse before the scheduler.
         'quota': {'instances': -1, 'cores': -1, 'ram': -1}}

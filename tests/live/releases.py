@@ -27,7 +27,6 @@ from tests.live import watch
 
 OLD = 'NOVA_PRIO_OLD'
 SCHEDULER = 'nova-scheduler'
-CONDUCTOR = 'nova-conductor'
 #: Flavors of servers that migrate.
 FLAVORS = ('load-high', 'load-low', 'load-ordinary')
 #: Number of operations of the users before and after a restart.
@@ -51,14 +50,9 @@ class Release:
             'print(metadata.version("nova-prio"))').strip()
 
     def restart(self, service):
-        """Restart a service from this release; wait for its start line.
-
-        Nova's conductor does not load this package, so it writes no such line.
-        """
+        """Restart a service from this release; wait for its start line."""
         written = logs.NewLines(self._layout)
         self.cloud.restart(service)
-        if service == CONDUCTOR:
-            return
         self.cloud.processes.wait(service, lambda: any(
             self._start_line in line for line in written.lines(service)))
 

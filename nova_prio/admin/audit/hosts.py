@@ -63,12 +63,13 @@ def check(view: host_view.HostView) -> finding.Findings:
     # Guests that may not use these dedicated CPUs do so, and no instance is
     # pinned there meanwhile.
     if report.blocked:
-        notes = [_note_if_down(view),
-                 finding.describe_orphans(report.blocked_by)]
+        notes = _note_if_down(view), finding.describe_orphans(
+            report.blocked_by)
         yield finding.Finding(
             'blocked_cpus',
             compute='CPUs ' + hardware.format_cpu_spec(report.blocked),
-            libvirt=report.blocked_by, note=' '.join(filter(None, notes)))
+            libvirt=report.blocked_by,
+            note=' '.join(note for note in notes if note))
 
 
 def _check_traits(view: host_view.HostView) -> finding.Findings:

@@ -138,7 +138,9 @@ class Copies:
                 self._free[uuid, name] += amount
 
     def get_changed(self, host: str) -> host_manager.HostState | None:
-        """Return the state of a host after moves, or None if none changed it.
+        """Return the state of a host after the moves up to now, if known.
+
+        It is None if no move of a plan has used the host.
 
         :param host: name of the host
         """

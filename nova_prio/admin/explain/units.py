@@ -44,7 +44,7 @@ class Units(typing.NamedTuple):
 
         :param hosts: names of hosts; one that does not pass takes none
         """
-        # Its writes leave self.free as it is.
+        # Writes to this map leave self.free as it is.
         free = collections.ChainMap(candidates.Amounts(), self.free)
         number = 0
         for host in hosts:

@@ -32,7 +32,8 @@ WAYS = {
     vm_states.STOPPED: frozenset((planner_fleet.COLD, planner_fleet.SHELVE)),
     vm_states.SUSPENDED: frozenset((planner_fleet.SHELVE,)),
 }
-#: The states in which nova-api evacuates an instance, likewise.
+#: The states in which nova-api evacuates an instance, as the decorator of
+#: evacuate in the same file names them.
 EVACUABLE = frozenset((vm_states.ACTIVE, vm_states.STOPPED, vm_states.ERROR))
 
 
