@@ -110,9 +110,6 @@ def find_mirror_warnings(
     only to some priorities. Send one request to Placement for each of them,
     not for each host.
     """
-    # This import takes a second.
-    from nova.scheduler.client import report
-
     from nova_prio.placement import allocations
     from nova_prio.placement import authentication
     compared = [aggregate for aggregate in aggregates
@@ -120,9 +117,7 @@ def find_mirror_warnings(
     if not compared:
         return
     try:
-        # In some releases the client asks Placement when it is made.
-        with authentication.report_missing_password():
-            client = report.SchedulerReportClient()
+        client = authentication.make_placement_client()
         for aggregate in compared:
             url = '/resource_providers?member_of=' + aggregate.uuid
             providers = {provider['uuid'] for provider in allocations.get_json(

@@ -12,7 +12,6 @@ import typing
 from nova.compute import vm_states
 from nova import context as nova_context
 from nova import objects
-from nova.scheduler.client import report
 from oslo_config import cfg
 
 from nova_prio.admin import config_files
@@ -238,9 +237,7 @@ def _check_aggregate(aggregate: objects.Aggregate) -> _Leftovers:
 def _check_traits() -> _Leftovers:
     """Yield the providers with traits of this package, then the traits."""
     try:
-        # In some releases the client asks Placement when it is made.
-        with authentication.report_missing_password():
-            client = report.SchedulerReportClient()
+        client = authentication.make_placement_client()
         answer = allocations.get_json(
             client, '/traits?name=in:' + ','.join(traits.ALL))
         # Placement keeps a trait of this package until it is deleted.

@@ -93,8 +93,8 @@ def get_conf():
 
 def make_placement_client():
     """Return a nova.scheduler.client.report.SchedulerReportClient."""
-    from nova.scheduler.client import report
-    return report.SchedulerReportClient()
+    from nova_prio.placement import authentication
+    return authentication.make_placement_client()
 
 
 def is_compute():

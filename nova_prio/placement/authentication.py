@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Make an error of keystoneauth one that the callers expect."""
+"""Make clients; a missing password is an error that the callers expect."""
+
+from __future__ import annotations
 
 from collections import abc
 import contextlib
+import typing
 
 from keystoneauth1 import exceptions as client_exceptions
+
+if typing.TYPE_CHECKING:
+    from nova.scheduler.client import report
 
 
 @contextlib.contextmanager
@@ -23,3 +29,17 @@ def report_missing_password() -> abc.Iterator[None]:
         if not str(error).endswith('is a required attribute'):
             raise
         raise client_exceptions.OptionError(str(error)) from error
+
+
+def make_placement_client() -> report.SchedulerReportClient:
+    """Return Nova's client of Placement.
+
+    In some releases of Nova, the client asks Placement when it is made.
+
+    :raises keystoneauth1.exceptions.ClientException: if a password is missing,
+        or Placement or keystone does not answer
+    """
+    # This import takes a second.
+    from nova.scheduler.client import report as report_client
+    with report_missing_password():
+        return report_client.SchedulerReportClient()

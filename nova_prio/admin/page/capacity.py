@@ -14,7 +14,6 @@ import typing
 from nova.compute import vm_states
 from nova import context as nova_context
 from nova import objects
-from nova.scheduler.client import report as report_client
 from nova.virt import hardware
 from oslo_utils import timeutils
 
@@ -29,6 +28,7 @@ from nova_prio.model import capacity
 from nova_prio.model import capacity_report
 from nova_prio.model import flavor_cpus
 from nova_prio.placement import allocations
+from nova_prio.placement import authentication
 from nova_prio.virt import demand
 
 if typing.TYPE_CHECKING:
@@ -72,9 +72,8 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
         conf, (), objects.AggregateList.get_all(context), hosts,
         all_hosts_known=not silent_cells)
     try:
-        # In some releases the client asks Placement when it is made.
         disabled = host_inventory.list_disabled(
-            report_client.SchedulerReportClient())
+            authentication.make_placement_client())
     except (allocations.PlacementRefused, *allocations.CLIENT_ERRORS) as error:
         disabled = set()
         warnings.append(
