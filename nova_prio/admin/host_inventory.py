@@ -259,6 +259,19 @@ def read_services(context: nova_context.RequestContext,
     return services
 
 
+def group_by_aggregate(
+        hosts: abc.Iterable[HostRecord]) -> dict[str, list[HostRecord]]:
+    """Return name of an aggregate -> its hosts, sorted by name.
+
+    A host is in each of its aggregates, and a host without one in none.
+    """
+    members = collections.defaultdict(list)
+    for host in hosts:
+        for aggregate in host.aggregates:
+            members[aggregate.name].append(host)
+    return dict(sorted(members.items()))
+
+
 def list_disabled(client: report_client.SchedulerReportClient) -> set[str]:
     """Return the UUIDs of the hosts disabled for priority instances.
 

@@ -2,8 +2,6 @@
 
 """The command ``nova-prio capacity show``."""
 
-import collections
-
 from osc_lib import exceptions
 
 from nova_prio.admin.page import content
@@ -95,9 +93,11 @@ class ShowCapacity(report.Report):
         selected = list(_select_hosts(self.app, hosts, parsed_args))
         if parsed_args.after_loss:
             return self._show_losses(context, selected, parsed_args)
-        members = _group_by_line(selected, parsed_args)
+        # Name of each line -> its hosts.
+        members = {host.name: [host] for host in selected}
         first_columns = ['Host']
         if parsed_args.by_aggregate:
+            members = host_inventory.group_by_aggregate(selected)
             first_columns = ['Aggregate', 'Hosts']
         columns = first_columns + COLUMNS + unit_columns
         rows = _make_lines(members, units, parsed_args)
@@ -124,18 +124,16 @@ class ShowCapacity(report.Report):
         """
         from nova_prio.admin.fleet import cloud
         from nova_prio.admin.fleet import loss
+        from nova_prio.admin import host_inventory
         from nova_prio.admin.moves import verdicts
-        # Name of an aggregate -> names of its hosts. Without --aggregate, all
-        # aggregates of the hosts count.
-        members = collections.defaultdict(list)
-        for host in hosts:
-            for name in _get_aggregates(host):
-                if not parsed_args.aggregate or name in parsed_args.aggregate:
-                    members[name].append(host.name)
+        # Without --aggregate, all aggregates of the hosts count.
+        members = {
+            name: [host.name for host in group]
+            for name, group in host_inventory.group_by_aggregate(hosts).items()
+            if not parsed_args.aggregate or name in parsed_args.aggregate}
         placement = controller.make_placement_client()
         losses = list(loss.list_losses(
-            cloud.read_fleet(context, placement),
-            dict(sorted(members.items())),
+            cloud.read_fleet(context, placement), members,
             verdicts.Verdicts(context, placement)))
         columns, make_row = capacity_loss.COLUMNS, capacity_loss.make_row
         if tables.is_for_reading(parsed_args):
@@ -203,27 +201,11 @@ def _get_aggregates(host):
     return [aggregate.name for aggregate in host.aggregates]
 
 
-def _group_by_line(hosts, parsed_args):
-    """Return the hosts of each line of the list.
-
-    :param hosts: list of ``HostRecord``
-    :returns: dict, name of a host or aggregate -> list of ``HostRecord``,
-        sorted by name
-    """
-    found = collections.defaultdict(list)
-    for host in hosts:
-        names = [host.name]
-        if parsed_args.by_aggregate:
-            names = _get_aggregates(host)
-        for name in names:
-            found[name].append(host)
-    return dict(sorted(found.items()))
-
-
 def _make_lines(members, units, parsed_args, is_for_reading=False):
     """Return a line of the list for each host or aggregate.
 
-    :param members: what :func:`_group_by_line` returns
+    :param members: dict, name of a host or aggregate -> list of
+        ``HostRecord``
     :param units: what :func:`find_units` returns, or None without --flavor
     :param is_for_reading: whether the sold, the sellable and the remaining
         vCPUs are one text, as in ``TABLE``, not three numbers

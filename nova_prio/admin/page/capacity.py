@@ -132,11 +132,9 @@ def _add_up_units(selected: abc.Iterable[host_inventory.HostRecord],
     """
     if units is None:
         return {}
-    members = collections.defaultdict(list)
-    for host in selected:
-        for aggregate in host.aggregates:
-            members[aggregate.name].append(host.name)
-    return {name: units.count(hosts) for name, hosts in members.items()}
+    members = host_inventory.group_by_aggregate(selected)
+    return {name: units.count([host.name for host in hosts])
+            for name, hosts in members.items()}
 
 
 def _read_instances(
