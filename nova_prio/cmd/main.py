@@ -32,6 +32,11 @@ class Commands(commandmanager.CommandManager):
                 words = entry.name.split('_')
                 if argv[:len(words)] == words:
                     _check_import(entry)
+            if argv[0].startswith('-'):
+                # cliff would take the option for a command, and guess which.
+                print("'%s' is not a nova-prio command; give the options of a "
+                      'command after it.' % argv[0], file=sys.stderr)
+                raise SystemExit(2)
             raise
 
 

@@ -86,8 +86,13 @@ def main():
     # Print no log line of Nova: the findings repeat it.
     logging.getLogger('nova').addHandler(logging.NullHandler())
     conf = hooks.register_options()
+    # Debian's nova-compute.conf overrides the driver of nova.conf. Services on
+    # other hosts have no such file.
+    files = cfg.find_config_files('nova', 'nova-compute')
     try:
-        return upgradecheck.main(conf, 'nova', Checks(conf), sys.argv[1:])
+        return upgradecheck.main(
+            conf, 'nova', Checks(conf), sys.argv[1:],
+            default_config_files=files)
     except config_files.ERRORS as error:
         # oslo.config has not read the arguments: find the files for the text.
         parser = argparse.ArgumentParser(add_help=False)

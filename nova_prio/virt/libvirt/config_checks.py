@@ -44,10 +44,66 @@ def find_problems(conf):
             "[compute] cpu_dedicated_set and [compute] cpu_shared_set both "
             "hold CPUs %s; take them out of one of the two."
             % hardware.format_cpu_spec(dedicated & shared))
+    problems += _find_old_options(conf, dedicated, shared)
     if conf.cpu_priority_mix_enable:
         problems += find_mix_problems(
             conf, dedicated, shared, conf.cpu_allocation_ratio)
     return problems + find_low_emulator_problems(conf, dedicated)
+
+
+def _find_old_options(conf, dedicated, shared):
+    """Return the options with which Nova does not start beside CPU sets.
+
+    These are the rules of Nova's libvirt driver. Beside a shared set alone,
+    Nova only warns of vcpu_pin_set.
+
+    :returns: as ``find_problems``
+    """
+    problems = []
+    if conf.vcpu_pin_set and dedicated:
+        problems.append(
+            "[DEFAULT] vcpu_pin_set is '%s' beside [compute] "
+            "cpu_dedicated_set, which replaces it; remove vcpu_pin_set."
+            % conf.vcpu_pin_set)
+    if conf.reserved_host_cpus and (dedicated or shared):
+        problems.append(
+            '[DEFAULT] reserved_host_cpus is %d beside CPU sets in [compute], '
+            'which already leave out the CPUs of the host; remove '
+            'reserved_host_cpus.' % conf.reserved_host_cpus)
+    return problems
+
+
+def find_offline_cpus(conf):
+    """Return which CPU sets hold CPUs that this host does not have online.
+
+    nova-compute starts with such a set, but each of its recounts fails.
+
+    :returns: as ``find_problems``; empty if the kernel tells no CPUs
+    """
+    sets = {'cpu_shared_set': hardware.get_cpu_shared_set}
+    # Nova itself takes dedicated CPUs online for its guests.
+    if not conf.libvirt.cpu_power_management:
+        sets['cpu_dedicated_set'] = hardware.get_cpu_dedicated_set
+    problems = []
+    for name, read in sets.items():
+        given = "[compute] %s is '%s'" % (name, conf.compute[name])
+        problems += _find_offline(given, read() or set())
+    return problems
+
+
+def _find_offline(given, cpus):
+    """Return a sentence in a list if some CPUs are not online.
+
+    :param given: text that names an option and its value
+    :param cpus: set of CPU numbers, those of the option
+    """
+    online = _read_kernel_cpus(ONLINE)
+    offline = cpus - online
+    if not online or not offline:
+        return []
+    return ['%s, but CPUs %s are not online; give CPUs of %s.' % (
+        given, hardware.format_cpu_spec(offline),
+        hardware.format_cpu_spec(online))]
 
 
 def _format_invalid(group, name, value, error):
@@ -94,13 +150,7 @@ def find_low_emulator_problems(conf, dedicated):
             '%s, but CPUs %s are in [compute] cpu_dedicated_set; give CPUs '
             'outside of it, such as the housekeeping CPUs of the host.'
             % (given, hardware.format_cpu_spec(cpus & dedicated)))
-    online = _read_kernel_cpus(ONLINE)
-    if online and cpus - online:
-        problems.append(
-            '%s, but CPUs %s are not online; give CPUs of %s.'
-            % (given, hardware.format_cpu_spec(cpus - online),
-               hardware.format_cpu_spec(online)))
-    return problems
+    return problems + _find_offline(given, cpus)
 
 
 def find_mix_problems(conf, dedicated, shared, ratio):

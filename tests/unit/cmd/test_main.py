@@ -49,6 +49,13 @@ def test_version_is_that_of_the_start_lines(capsys, monkeypatch):
     assert 'nova-prio 1.0.0.dev7\n' == capsys.readouterr().out
 
 
+def test_option_before_the_command_is_refused(capsys):
+    assert 2 == main.main(['--config-file=nova.conf', 'audit'])
+    assert ("'--config-file=nova.conf' is not a nova-prio command; give the "
+            'options of a command after it.\n', '') == (
+        capsys.readouterr()[::-1])
+
+
 def test_unknown_command_is_refused(capsys):
     assert 2 == main.main(['audits'])
     assert "'audits' is not a nova-prio command" in capsys.readouterr().out

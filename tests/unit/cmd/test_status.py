@@ -23,6 +23,7 @@ from nova_prio.compat import contract
 from nova_prio.compat import hooks
 from nova_prio.compat import interfaces
 from nova_prio.model import capacity
+from nova_prio.virt.libvirt import config_checks
 from nova_prio.virt.libvirt import guest_xml
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -62,6 +63,8 @@ def found(monkeypatch, tmp_path):
     """
     conf = hooks.register_options()
     monkeypatch.setattr(guests, 'read_guests', lambda conf: (GUEST_HOST, []))
+    (tmp_path / 'online').write_text('0-11\n')
+    monkeypatch.setattr(config_checks, 'ONLINE', tmp_path / 'online')
     (tmp_path / 'sys/fs/cgroup').mkdir(parents=True)
     (tmp_path / 'sys/fs/cgroup/cgroup.controllers').write_text('')
 
@@ -137,6 +140,8 @@ OF_API, OF_SCHEDULER, OF_COMPUTE = (
     ([SCHEDULER, {('filter_scheduler', 'soft_affinity_weight_multiplier'):
                   1.0, ('workarounds', 'disable_fallback_pcpu_query'): False}],
      OF_SCHEDULER, FAILURE, ['count twice', 'disable_fallback_pcpu_query']),
+    ([COMPUTE, {('compute', 'cpu_shared_set'): '8-12'}],
+     OF_COMPUTE, FAILURE, ["cpu_shared_set is '8-12'", 'CPUs 12 are not']),
     ([COMPUTE, {('compute', 'cpu_shared_set'): '7-11'}],
      OF_COMPUTE, FAILURE, ['both hold CPUs 7']),
     ([COMPUTE, {(None, 'ram_allocation_ratio'): 1.5}],
@@ -427,8 +432,10 @@ def test_command_line_reports_findings_and_wrong_values(tmp_path):
             README.read_text(), re.MULTILINE)))
     done = run('--config-file', str(path), 'upgrade', 'check', '--json')
     checks = json.loads(done.stdout)['checks']
+    # This machine may have less CPUs than the host of README.
     of_services = [each for each in checks if each['check'] not in (
-        'Cgroups of the compute host', OF_GUESTS, *DATABASE_CHECKS)]
+        'Cgroups of the compute host', OF_GUESTS, *DATABASE_CHECKS) and
+        'not online; give CPUs of' not in (each['details'] or '')]
     assert {(0, None)} == {(each['result'], each['details'])
                            for each in of_services}
     path.write_text('[nova_prio]\nenabled = maybe\n')
@@ -436,6 +443,22 @@ def test_command_line_reports_findings_and_wrong_values(tmp_path):
     assert (FAILURE, '') == (done.returncode, done.stdout)
     line, = done.stderr.splitlines()
     assert all(word in line for word in ('enabled', str(path), "'maybe'"))
+
+
+def test_default_files_are_those_of_nova_compute(tmp_path, monkeypatch):
+    """The file nova-compute.conf of Debian overrides the driver."""
+    monkeypatch.setenv('HOME', str(tmp_path))
+    directory = tmp_path / '.nova'
+    directory.mkdir()
+    (directory / 'nova.conf').write_text(
+        '[DEFAULT]\ncompute_driver = prio.PriorityLibvirtDriver\n')
+    for text, code in (('', SUCCESS), (
+            '[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\n', WARNING)):
+        (directory / 'nova-compute.conf').write_text(text)
+        done = run('upgrade', 'check', '--json')
+        result, = (each for each in json.loads(done.stdout)['checks']
+                   if each['check'] == 'Use of the package')
+        assert code == result['result'], result
 
 
 def check_databases(path):

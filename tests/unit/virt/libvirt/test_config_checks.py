@@ -17,7 +17,8 @@ def problems(monkeypatch, tmp_path):
     monkeypatch.setattr(config_checks, 'ISOLATED', tmp_path / 'isolated')
     monkeypatch.setattr(config_checks, 'ONLINE', tmp_path / 'online')
 
-    def problems(isolated=None, online=None, **options):
+    def problems(isolated=None, online=None,
+                 find=config_checks.find_problems, **options):
         if isolated is not None:
             config_checks.ISOLATED.write_text(isolated)
         if online is not None:
@@ -27,7 +28,7 @@ def problems(monkeypatch, tmp_path):
         try:
             for name, value in options.items():
                 conf.set_override(name, value, group=GROUPS.get(name))
-            return config_checks.find_problems(conf)
+            return find(conf)
         finally:
             for name in options:
                 conf.clear_override(name, group=GROUPS.get(name))
@@ -50,6 +51,12 @@ def problems(monkeypatch, tmp_path):
     (dict(cpu_shared_set='6-11'), [['both hold CPUs 6-7']]),
     (dict(cpu_shared_set='6-11', cpu_priority_mix_enable=False),
      [['both hold CPUs 6-7', 'out of one']]),
+    (dict(reserved_host_cpus=1), [['reserved_host_cpus is 1', 'remove']]),
+    (dict(reserved_host_cpus=1, cpu_dedicated_set=None,
+          cpu_shared_set=None, cpu_priority_mix_enable=False), []),
+    (dict(vcpu_pin_set='0-7'), [["vcpu_pin_set is '0-7'", 'remove']]),
+    (dict(vcpu_pin_set='0-7', cpu_dedicated_set=None,
+          cpu_priority_mix_enable=False), []),
     (dict(cpu_dedicated_set='0-x'),
      [["cpu_dedicated_set is '0-x'", 'such as 0-3,8']]),
     (dict(cpu_shared_set='8,^8'), [["cpu_shared_set is '8,^8'"]]),
@@ -84,4 +91,23 @@ def test_problems(problems, options, words):
     assert len(words) == len(found), found
     for expected, problem in zip(words, found):
         assert '\n' not in problem
+        assert all(word in problem for word in expected), problem
+
+
+@pytest.mark.parametrize('online, power_management, words', [
+    ('0-15\n', False, []),
+    # A container may have no such file.
+    (None, False, []),
+    ('0-9\n', False, [["cpu_shared_set is '8-11'", 'CPUs 10-11 are not',
+                       'give CPUs of 0-9']]),
+    ('8-11\n', False, [["cpu_dedicated_set is '0-7'", 'CPUs 0-7 are not']]),
+    ('8-11\n', True, []),
+    ('0-5\n', False, [['cpu_shared_set'], ['cpu_dedicated_set', 'CPUs 6-7']]),
+])
+def test_offline_cpus(problems, online, power_management, words):
+    found = problems(
+        online=online, find=config_checks.find_offline_cpus,
+        cpu_power_management=power_management)
+    assert len(words) == len(found), found
+    for expected, problem in zip(words, found):
         assert all(word in problem for word in expected), problem
