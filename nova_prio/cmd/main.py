@@ -22,7 +22,8 @@ class Commands(commandmanager.CommandManager):
         """Return the class of a command, its name and the other arguments.
 
         :raises ValueError: if the command does not exist
-        :raises SystemExit: if a library that the command needs is missing
+        :raises SystemExit: if an option comes first, or a library that the
+            command needs is missing
         """
         try:
             return super().find_command(argv)
