@@ -49,7 +49,7 @@ class Answer:
     ``host`` is the name of the host or, if it has several nodes, host and node
     with a colon between them, as in a request. ``result`` is one of the
     constants of this module, or the name of a filter. ``missing`` is a dict,
-    name of ``MOVABLE``, such as 'high row' -> missing amount; it is empty if
+    name of a resource, such as 'high row' -> missing amount; it is empty if
     the host passes, or refuses for another reason than a shortage. If the host
     passes, ``rank`` is that of the weighers of this package, ``weight`` that
     of PriorityWeighter, and ``low_supply`` is the CPU time for each
@@ -84,13 +84,13 @@ class Answer:
 
 def describe_failed_builds(weighers: abc.Iterable[weights.BaseHostWeigher],
                            state: host_manager.HostState) -> str:
-    """Return why Nova prefers other hosts to one that passes, or ''.
+    """Return a clause if Nova avoids a host for its failed builds, or ''.
 
-    The reason is failed builds: BuildFailureWeigher subtracts them from the
-    weight of the host, unless the operator has disabled this weigher.
+    BuildFailureWeigher subtracts the failed builds from the weight of the
+    host, unless the operator has disabled this weigher.
 
     :param weighers: the enabled weighers
-    :returns: a clause
+    :param state: of a host that passes all filters
     """
     for weigher in weighers:
         if (isinstance(weigher, weights_compute.BuildFailureWeigher) and
@@ -106,6 +106,7 @@ def get_position(answer: Answer) -> tuple[typing.Any, ...]:
     Passing hosts have the order of their ranks. Of the others, those with a
     shortage come first, and of these, the one that lacks the smallest sum.
     """
+    # A refused host has no rank.
     is_refused = answer.result != PASSES
     has_no_shortage = not answer.missing
     shortage = sum(answer.missing.values())
@@ -126,7 +127,7 @@ def find_closest(answers: abc.Iterable[Answer]) -> Answer | None:
 
 def find_refusal(state: host_manager.HostState, spec: objects.RequestSpec,
                  ) -> admission.Refusal | None:
-    """Return why PriorityFilter refuses a host, or None."""
+    """Return the Refusal of a host by PriorityFilter, None if it passes."""
     return priority_filter.PriorityFilter().find_refusal(
         state, request_view.read_request(spec), spec)
 
@@ -166,6 +167,7 @@ def get_missing(state: host_manager.HostState,
             # This further reason is no shortage: no amount makes the host fit.
             return {}
         assert each.needed is not None and each.available is not None
+        # Even the empty host would have too little.
         if each.needed > limits[resource]:
             return {}
         missing[resource] = each.needed - each.available

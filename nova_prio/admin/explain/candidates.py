@@ -144,25 +144,29 @@ def answer_not_offered(
         client: report.SchedulerReportClient, decision: Decision,
         uuids: abc.Iterable[str], aggregate_names: abc.Mapping[str, str],
 ) -> None:
-    """Answer for the hosts that Placement does not offer.
+    """Add the answers about the hosts that Placement does not offer.
 
-    If a host is not in the aggregates, or does not have the traits, that a
-    request filter of nova-scheduler may have required, answer with these
-    restrictions only. The result is then 'request filter'.
+    A request filter of nova-scheduler may have required aggregates or traits.
+    If a host does not have them, give only these restrictions as the reason.
+    The result is then 'request filter', and otherwise 'Placement'.
 
+    :param decision: gets the answers
     :param uuids: UUIDs of the compute nodes of these hosts
     :param aggregate_names: UUID of an aggregate -> its name
     """
     request = decision.request
     assert request is not None
+    # The reason for a host without an obstacle.
     nothing_found = 'no reason found'
     if not decision.placement.is_complete:
         nothing_found = (
             'left out, because [scheduler] max_placement_results is %s'
             % request._limit)
-    found = refused_providers.find_obstacles(
+    # UUID of a compute node -> its obstacles: the aggregates, traits and
+    # amounts of resources that it does not have.
+    obstacles_of = refused_providers.find_obstacles(
         client, request, uuids, aggregate_names)
-    for uuid, obstacles in found.items():
+    for uuid, obstacles in obstacles_of.items():
         restrictions = [each for each in obstacles if each.is_restriction]
         if restrictions:
             result, shown = explain_answers.REQUEST_FILTER, restrictions
@@ -170,7 +174,7 @@ def answer_not_offered(
             result, shown = explain_answers.PLACEMENT, obstacles
         reason = '; '.join(each.text for each in shown) or nothing_found
         answer = decision.add(uuid, result, reason)
-        # If the host has another obstacle, no amount makes it fit.
+        # If an obstacle is no missing amount, no move makes the host fit.
         is_only_short = bool(obstacles) and all(
             each.missing for each in obstacles)
         if is_only_short:
@@ -180,7 +184,7 @@ def answer_not_offered(
 
 def select(offered: list[Candidate],
            free: abc.Mapping[tuple[str, str], int]) -> list[Candidate]:
-    """Return the candidates that fit on the free amounts.
+    """Return the candidates for whose amounts enough is free.
 
     :param offered: allocation requests of Placement
     :param free: (UUID of a provider, resource class) -> free amount
@@ -195,10 +199,11 @@ def select(offered: list[Candidate],
 
 def take(candidate: Candidate,
          free: abc.MutableMapping[tuple[str, str], int]) -> None:
-    """Subtract a candidate from the free amounts.
+    """Subtract the amounts of a candidate from the free amounts.
 
     :param candidate: an allocation request of Placement
-    :param free: as of :func:`select`
+    :param free: (UUID of a provider, resource class) -> free amount, which is
+        changed in place
     """
     for key, amount in _get_amounts(candidate).items():
         free[key] -= amount

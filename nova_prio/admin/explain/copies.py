@@ -109,8 +109,8 @@ class Copies:
     def depart(self, instance: objects.Instance) -> None:
         """Remove an instance from its host.
 
-        If the host was unknown when the hosts were read, or if it has several
-        compute nodes, nothing becomes free.
+        Nothing becomes free if the judge does not know the host by its name:
+        it was added after the hosts were read, or has several compute nodes.
 
         :param instance: with flavor and NUMA topology
         """
@@ -185,16 +185,18 @@ class Copies:
         at present. Make one, in which the host itself has all resources.
 
         :param uuid: UUID of the compute node
-        :returns: one allocation request; none if another provider than the
-            compute node has some of the resources, or if the request has
-            further groups of resources, such as for devices
+        :returns: list of one allocation request, or an empty list if another
+            provider than the compute node has some of the resources, or if the
+            request has further groups of resources, such as for devices
         """
         request = decision.request
         assert request is not None
+        # The group without a suffix has the resources of the flavor.
         resources = request.get_request_group(None).resources
         has_all_classes = all((uuid, name) in self._free for name in resources)
         if request.get_num_of_suffixed_groups() or not has_all_classes:
             return []
+        # The mappings are name of a group, '' for that one -> providers.
         return [{'allocations': {uuid: {'resources': dict(resources)}},
                  'mappings': {'': [uuid]}}]
 
@@ -202,17 +204,21 @@ class Copies:
 def consume(state: host_manager.HostState, spec: objects.RequestSpec,
             candidate: candidates.Candidate,
             ) -> objects.InstanceNUMATopology | None:
-    """Let a host state take an instance; return its fitted topology.
+    """Let a host state take an instance; return its fitted NUMA topology.
 
+    The fitted topology names the NUMA cells of the host, and the CPUs.
+
+    :param state: of the host, which is changed
     :param candidate: the allocation request of Placement for the instance
     :returns: None if the instance has no NUMA topology
     """
-    # Nova claims the devices of each group from the providers of the group.
+    # As nova-scheduler does, tell from which providers the resources of each
+    # group, such as devices, are taken.
     for group in spec.requested_resources:
         group.provider_uuids = candidate['mappings'][group.requester_id]
     topology = spec.numa_topology
-    # Nova writes the host cells into the topology of the request, which serves
-    # for other hosts too: give Nova a copy.
+    # Nova writes the host cells into the topology of the request. The request
+    # is also for other hosts: give Nova a copy, and restore the topology.
     spec.numa_topology = topology and topology.obj_clone()
     state.consume_from_request(spec)
     fitted = spec.numa_topology
@@ -221,7 +227,10 @@ def consume(state: host_manager.HostState, spec: objects.RequestSpec,
 
 
 def _copy_state(state: host_manager.HostState) -> host_manager.HostState:
-    """Return a copy that filters, and a new instance, may change."""
+    """Return a copy of a host state for filters and a new instance to change.
+
+    What they change in place is copied too.
+    """
     copied = copy.copy(state)
     copied.numa_topology = (
         state.numa_topology and state.numa_topology.obj_clone())
@@ -257,7 +266,7 @@ def _add_to_report(state: host_manager.HostState, flavor: objects.Flavor,
     changed = dataclasses.replace(
         report, low_by_cell=low_by_cell, used=used,
         vcpus_used=report.vcpus_used + times * flavor.vcpus)
-    # The copied states share their stats.
+    # Copies of a state share the dict: do not change it in place.
     state.stats = dict(state.stats)
     state.stats[host_report.STATS_KEY] = (
         host_report.HostReport.to_stats(changed))

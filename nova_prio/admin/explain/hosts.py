@@ -38,7 +38,7 @@ class _State(host_manager.HostState):
     def __init__(self, host: str, node: str, cell: str,
                  topologies: dict[str, objects.NUMATopology]) -> None:
         super().__init__(host, node, cell)
-        # Nova has set an empty dict, which would hide the property below.
+        # Nova has set an empty dict, which would hide our property.
         del self.instances
         self._topologies = topologies
 
@@ -191,6 +191,7 @@ class Hosts(host_manager.HostManager):
 
         :param uuid: UUID of the compute node
         """
+        # UUID of a compute node -> UUID of its cell.
         cells = {node.uuid: cell for node, cell in self.nodes}
         # Nova reads the hosts of a disabled cell only for a move within it.
         destination = objects.Destination(cell=self.cells[cells[uuid]])
@@ -211,7 +212,8 @@ class Hosts(host_manager.HostManager):
         noted as unusable.
 
         :param the_filter: None for no filter: only these hosts are removed
-        :param index: number of instances of the request that have a host
+        :param index: number of instances of the request that have a host. If
+            there is one, Nova omits the filters that run once for a request.
         """
         states = list(states)
         # Nova's method runs all enabled filters: enable only this one.
@@ -219,6 +221,7 @@ class Hosts(host_manager.HostManager):
         self.enabled_filters = [the_filter] if the_filter else []
         try:
             return list(self.get_filtered_hosts(states, spec, index) or ())
+        # A filter of another package may raise anything.
         except Exception as error:
             self.unusable[type(the_filter).__name__] = (
                 host_inventory.format_first_line(error))

@@ -90,8 +90,11 @@ class Judge:
         :returns: clauses
         """
         doubts = []
-        for name, problem in sorted(self.hosts.unusable.items()):
+        # Name of a filter that cannot run here -> why.
+        unusable_filters = self.hosts.unusable
+        for name, problem in sorted(unusable_filters.items()):
             doubts.append('filter %s cannot run here (%s)' % (name, problem))
+        # Problems for which nova-scheduler does not start.
         for problem in config_checks.find_problems(nova.conf.CONF):
             doubts.append(
                 'this nova.conf is not that of nova-scheduler, which would '
@@ -106,6 +109,7 @@ class Judge:
             refuses a request
         """
         decision = self.decide(spec)
+        # Only hosts that pass the filters have a weight and a rank.
         weigher = priority_weighter.PriorityWeighter()
         scores = weigher.weigh_objects(
             [weights.WeighedHost(state, 0.0) for state in decision.passing],
@@ -136,16 +140,16 @@ class Judge:
         weighed = weights.HostWeightHandler().get_weighed_objects(
             weighers, decision.passing, decision.spec)
         request = request_view.read_request(decision.spec)
-        passing = []
+        ordered = []
         for each in weighed:
             answer = decision.get_answer(each.obj.uuid)
             if request.priority == capacity.LOW:
                 answer.low_supply = low_supply_weigher.get_supply_per_vcpu(
                     each.obj, request)
             # The largest weight comes first; the name decides a tie.
-            passing.append((-each.weight, answer.host, answer))
-        for rank, (_, _, answer) in enumerate(sorted(passing), start=1):
-            answer.rank = rank
+            ordered.append((-each.weight, answer.host))
+        for rank, (_, name) in enumerate(sorted(ordered), start=1):
+            decision.answers[name].rank = rank
 
     def decide(self, spec: objects.RequestSpec,
                before_moves: bool = False) -> candidates.Decision:
@@ -200,7 +204,11 @@ class Judge:
 
     def filter_one(self, spec: objects.RequestSpec,
                    state: host_manager.HostState) -> answers.Answer | None:
-        """Return why a filter refuses a host in some state, or None."""
+        """Return why a host does not pass, None if it passes.
+
+        :param state: of the host, as it is after planned moves, with the
+            ``allocation_candidates`` that fit on it
+        """
         decision = candidates.Decision(spec=spec, names=self._names)
         offered = list(state.allocation_candidates)
         for each in self.hosts.enabled_filters:
@@ -231,7 +239,10 @@ class Judge:
 
     def _exclude_by_records(self, decision: candidates.Decision,
                             ) -> abc.Iterator[str]:
-        """Answer for the nodes that a record excludes; yield the others."""
+        """Add the answers for the compute nodes that a record excludes.
+
+        :returns: iterator of the UUIDs of the other compute nodes
+        """
         ignored = {name.lower() for name in decision.spec.ignore_hosts or ()}
         usable = {cell.uuid for cell in self.hosts.enabled_cells}
         destination = decision.spec.requested_destination
@@ -256,10 +267,15 @@ class Judge:
 
     def _make_states(self, decision: candidates.Decision,
                      uuids: list[str]) -> list[host_manager.HostState]:
-        """Return the states of hosts; answer for those that have no state."""
+        """Return the states of hosts; add answers for those without a state.
+
+        :param uuids: UUIDs of their compute nodes
+        """
         wanted = set(uuids)
         states = list(self.hosts.get_host_states_by_uuids(
             self._context, wanted, decision.spec))
+        # Nova makes no state of a host in a cell that the request excludes, or
+        # whose nova-compute service has no record.
         for uuid in wanted.difference(state.uuid for state in states):
             decision.add(uuid, answers.CELL, 'the server is in another cell, '
                          'or no nova-compute is known')
@@ -267,14 +283,15 @@ class Judge:
 
     def _filter(self, decision: candidates.Decision,
                 states: list[host_manager.HostState]) -> None:
-        """Set the hosts that pass all filters; answer for the others.
+        """Set the hosts that pass all filters; add answers for the others.
 
         Some hosts are only short of resources: Placement does not offer them,
         or PriorityFilter refuses them for a shortage. Run the other filters on
         these, too: if one refuses such a host, no move makes it fit.
         """
         spec, offered = decision.spec, decision.placement.by_provider
-        # Without a filter, only the hosts remain that the request names.
+        # With no filter, Nova still removes the hosts that the request ignores
+        # and, if it names a host, all others.
         named, others = self.hosts.split(None, states, spec)
         for state in others:
             decision.add(state.uuid, answers.SCHEDULER,
@@ -325,7 +342,8 @@ def _add_refusal(
         decision: candidates.Decision) -> answers.Answer:
     """Add and return the answer about a host that a filter refuses.
 
-    Only PriorityFilter tells its reason. Of another filter, give the purpose.
+    Only PriorityFilter tells its reason. For another filter, the reason is
+    the first line of its docstring.
     """
     if explain_hosts.is_priority_filter(the_filter):
         refusal = answers.find_refusal(state, decision.spec)

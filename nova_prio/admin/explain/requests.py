@@ -68,11 +68,12 @@ def read_server(context: nova_context.RequestContext,
             'database of the cell.' % uuid) from error
     except host_view.NotScheduledYet:
         return ServerRequest(_make_new(spec))
+    # The message of its last fault.
     fault = None
     if instance.vm_state == 'error':
         fault = instance.fault and instance.fault.message
         if instance.host is None:
-            # No host has taken it, so that there is nothing to move.
+            # No host has taken the server, so there is nothing to move.
             return ServerRequest(_make_new(spec), fault=fault)
     return ServerRequest(spec=_make_move(context, spec, instance),
                          host=instance.host, fault=fault)
@@ -80,7 +81,7 @@ def read_server(context: nova_context.RequestContext,
 
 def read_instance(context: nova_context.RequestContext,
                   uuid: str) -> objects.Instance | None:
-    """Return an instance with flavor and NUMA topology, None if it is gone."""
+    """Return an instance with flavor and NUMA topology, None if deleted."""
     try:
         mapping = objects.InstanceMapping.get_by_instance_uuid(context, uuid)
         with nova_context.target_cell(context, mapping.cell_mapping) as cctxt:
@@ -91,7 +92,11 @@ def read_instance(context: nova_context.RequestContext,
 
 
 def _make_new(spec: objects.RequestSpec) -> objects.RequestSpec:
-    """Make the stored request of a server one for an equal new server."""
+    """Change the request of a server into that of an equal new server.
+
+    :param spec: as Nova stores it for the server
+    :returns: the changed ``spec``
+    """
     # Nova does not know this UUID, so that the instance counts as new.
     spec.instance_uuid = uuidutils.generate_uuid()
     spec.requested_destination = None
@@ -101,16 +106,20 @@ def _make_new(spec: objects.RequestSpec) -> objects.RequestSpec:
 def _make_move(context: nova_context.RequestContext,
                spec: objects.RequestSpec,
                instance: objects.Instance) -> objects.RequestSpec:
-    """Make the stored request of a server one for a move, as nova-conductor.
+    """Change the request of a server into that of a move of the server.
 
+    Change the fields as nova-conductor does before it asks nova-scheduler.
+
+    :param spec: as Nova stores it for the server
     :param instance: the server. If it is on no host, the move is to unshelve
         it.
+    :returns: the changed ``spec``
     """
     spec.instance_uuid = instance.uuid
     spec.reset_forced_destinations()
     mapping = objects.InstanceMapping.get_by_instance_uuid(
         context, instance.uuid)
-    # Older releases of Nova did not store it.
+    # Older releases of Nova did not store whether the root disk is a volume.
     if 'is_bfv' not in spec:
         with nova_context.target_cell(context, mapping.cell_mapping) as cctxt:
             spec.is_bfv = compute_utils.is_volume_backed_instance(

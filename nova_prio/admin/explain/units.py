@@ -59,10 +59,13 @@ def find(the_judge: judge.Judge, spec: objects.RequestSpec) -> Units:
     """Find the instances of a request that fit on each host.
 
     :param the_judge: decides about each host with the code of nova-scheduler
+    :param spec: request for one instance
     """
     decision = the_judge.decide(spec)
+    # Name of a host -> the allocation request of each of its instances.
     taken = {}
     for state in decision.passing:
+        # The instances of one host take from a copy of the free amounts.
         free = dict(decision.placement.free)
         taken[the_judge.get_name(state)] = _fill_host(
             the_judge, state, spec, free, MOST)
@@ -74,15 +77,19 @@ def place(the_judge: judge.Judge, spec: objects.RequestSpec, number: int,
     """Return on which hosts a number of instances fit together.
 
     :param the_judge: decides about each host with the code of nova-scheduler
+    :param spec: request for one of the instances
     :returns: name of a host -> number; the sum is smaller than ``number`` if
         not all of them fit
     """
     decision = the_judge.decide(spec)
+    # (UUID of a provider, resource class) -> free amount. _fill_host subtracts
+    # from it in place, so that the hosts together take no more.
     free = decision.placement.free
     found: dict[str, int] = {}
     for state in decision.passing:
         left = number - sum(found.values())
-        # Earlier hosts may have taken what they share with this one: disk.
+        # Instances on earlier hosts may have taken the disk that these hosts
+        # share with this one.
         if left and candidates.select(state.allocation_candidates, free):
             found[the_judge.get_name(state)] = len(_fill_host(
                 the_judge, state, spec, free, left))
@@ -94,8 +101,10 @@ def _fill_host(the_judge: judge.Judge, state: host_manager.HostState,
                most: int) -> list[candidates.Candidate]:
     """Put instances on a host while they fit.
 
-    :param state: the host, on which the first instance passes the filters
-    :param free: the free amounts of Placement, from which the instances take
+    :param state: the host, on which the first instance passes the filters. It
+        is changed in place, as ``free`` is.
+    :param free: the free amounts of Placement, from which the amounts of the
+        instances are subtracted
     :param most: maximum number of instances
     :returns: the allocation request of each instance
     """

@@ -54,15 +54,18 @@ class CloudFleet(typing.NamedTuple):
 
     def add_not_live(self, refused: abc.Mapping[str, frozenset[str]],
                      ) -> dict[str, frozenset[str]]:
-        """Return refused hosts with those that no live migration may use.
+        """Return ``refused`` with the hosts in ``not_live`` added.
 
-        They are added for the instances that may be live-migrated.
+        For each instance that may be live-migrated, add the hosts to which
+        Nova live-migrates nothing from its host.
 
         :param refused: UUID of an instance -> hosts that it may not use
+        :returns: a new dict of the same form
         """
         found = dict(refused)
         for each in self.instances:
             hosts = self.not_live.get(each.host or '')
+            # The ways to move it: live or cold migration, or shelving.
             if hosts and planner_fleet.LIVE in each.ways:
                 found[each.uuid] = hosts.union(found.get(each.uuid, ()))
         return found
@@ -101,7 +104,7 @@ class CloudFleet(typing.NamedTuple):
             self, hosts: abc.Container[str] | None = None,
             refused: abc.Mapping[str, frozenset[str]] = types.MappingProxyType(
                 {})) -> planner_fleet.Fleet:
-        """Return a Fleet without moves.
+        """Return a Fleet, on which the planner tries moves, before any move.
 
         :param hosts: names of the hosts, whose instances are included; None
             for all
@@ -119,7 +122,7 @@ class CloudFleet(typing.NamedTuple):
 
 def _refuse(instance: planner_fleet.Instance,
             hosts: frozenset[str] | None) -> planner_fleet.Instance:
-    """Return an instance that may not use some hosts.
+    """Return an instance that the planner must not move to some hosts.
 
     :param hosts: names of the hosts; None for none
     """
@@ -195,6 +198,9 @@ def _find_not_live(hosts: abc.Mapping[str, host_inventory.HostRecord],
                    ) -> dict[str, frozenset[str]]:
     """Return to which hosts nova-conductor refuses live migrations.
 
+    It refuses a hypervisor of another type, and one that is older than that of
+    the source unless an option of Nova allows this.
+
     :param hosts: name of a host -> its record
     :returns: name of a host -> names of these hosts
     """
@@ -205,16 +211,16 @@ def _find_not_live(hosts: abc.Mapping[str, host_inventory.HostRecord],
               host.node.hypervisor_version].append(name)
     may_be_older = (
         nova.conf.CONF.workarounds.skip_hypervisor_version_check_on_lm)
-    found = {}
+    not_live = {}
     for source_type, source_version in names:
         refusing: list[str] = []
         for (kind, version), others in names.items():
-            is_older = version < source_version and not may_be_older
-            if kind != source_type or is_older:
+            is_too_old = version < source_version and not may_be_older
+            if kind != source_type or is_too_old:
                 refusing += others
         for name in names[source_type, source_version]:
-            found[name] = frozenset(refusing)
-    return found
+            not_live[name] = frozenset(refusing)
+    return not_live
 
 
 def _read_open_migrations(
@@ -243,6 +249,7 @@ def _iterate_instances(context: nova_context.RequestContext,
             sort_dir='asc',
             expected_attrs=['flavor', 'numa_topology', 'pci_requests'],
             limit=PAGE, marker=marker):
+        # UUIDs of the instances of this page whose root disk is a volume.
         volume_backed = allocations.find_volume_backed(
             context, [each for each in page if each.flavor.root_gb])
         for instance in page:
@@ -268,9 +275,10 @@ def _read_groups(context: nova_context.RequestContext,
 
 def _list_users_of_shared_disks(
         client: report_client.SchedulerReportClient) -> set[str]:
-    """Return the UUIDs of the providers in an aggregate with shared disks.
+    """Return the UUIDs of the resource providers that use shared disks.
 
-    The providers that share the disks are among them, but are no hosts.
+    A provider shares its disks with the other members of its aggregates in
+    Placement. It is in the result too, but is no host.
     """
     uuids: set[str] = set()
     for sharer in allocations.list_providers(

@@ -71,7 +71,8 @@ def find_obstacle(instance: objects.Instance,
         return 'has an in-flight migration'
     if instance.vm_state not in WAYS:
         return 'is in the state %s' % instance.vm_state
-    # An administrator may move a locked instance, but the lock says not to.
+    # nova-api lets an administrator move a locked instance. But whoever has
+    # locked it does not want that, so the planner leaves it.
     if instance.locked:
         return 'is locked'
     if _find_cells(instance, host) is None:
@@ -81,7 +82,10 @@ def find_obstacle(instance: objects.Instance,
 
 def _find_cells(instance: objects.Instance, host: host_inventory.HostRecord,
                 ) -> tuple[int, ...] | None:
-    """Return the indexes of the host cells that an instance uses.
+    """Return the NUMA cells of the host that an instance uses.
+
+    They are indexes in ``host.cells``. An instance without a NUMA topology
+    uses none.
 
     :returns: None if the host does not have the cells
     """
@@ -113,6 +117,7 @@ def make_instance(instance: objects.Instance,
     if cells is None:
         # There is no cell in which the usage of the instance could count.
         needs = dataclasses.replace(needs, cells=())
+    # The ways in which nova-api moves it: 'live', 'cold' and 'shelve'.
     ways = frozenset[str]()
     if not obstacle:
         ways = WAYS[instance.vm_state]
@@ -147,6 +152,7 @@ def make_needs(flavor: objects.Flavor,
     :param topology: NUMA topology of the guest, or None
     :param aggregates: names of the aggregates that it must not leave
     """
+    # The swap of a flavor is in MB.
     disk_gb = flavor.ephemeral_gb + math.ceil(flavor.swap / 1024)
     if not is_volume_backed:
         disk_gb += flavor.root_gb

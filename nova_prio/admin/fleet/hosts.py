@@ -57,14 +57,15 @@ def make_host(host: host_inventory.HostRecord,
     """
     node, service = host.node, host.service
     needs = [each.needs for each in guests]
-    # The report of nova-compute about the CPUs: what the host may sell, and
-    # what is used.
+    # The report of nova-compute about the CPUs: the sellable and the used
+    # vCPUs.
     report = host.report or _make_report(host, needs)
     if host.is_disabled and not report.problem:
         report = dataclasses.replace(
             report, problem='The host is disabled for priority instances.')
     if not report.mix:
-        # They limit no instance now, but would with mix.
+        # The memory in small pages, outside of the pools of huge pages, limits
+        # instances only with mix, which the planner may assume.
         small = numa.get_small_pages(
             objects.NUMATopology(cells=host.cells), node.memory_mb,
             node.free_ram_mb or 0)
@@ -81,8 +82,8 @@ def make_host(host: host_inventory.HostRecord,
         free_disk_gb = (node.free_disk_gb or 0) + _calculate_overcommit(
             node.local_gb, reserved_gb, node.disk_allocation_ratio)
     aggregates = list(host.aggregates)
-    # No instance may leave its cell and zone. The planner keeps it in
-    # aggregates: make an aggregate without metadata of each.
+    # No instance may leave its cell and its zone. The planner can only keep it
+    # in aggregates, so make an aggregate without metadata of each of the two.
     for name in name_cell_and_zone(host):
         aggregates.append(aggregate_metadata.Aggregate(name, {}))
     cells = [_make_cell(cell, report, node.ram_allocation_ratio)
@@ -99,11 +100,14 @@ def make_host(host: host_inventory.HostRecord,
 def _calculate_overcommit(total: int, reserved: int, ratio: float) -> int:
     """Return the amount that Placement sells beyond the total.
 
-    :param reserved: amount that the tracker counts as used, but that no
-        resident instance uses. It includes in-flight moves, so that the result
-        is too small rather than too large.
+    :param total: memory in MB, or disk in GB
+    :param reserved: amount that nova-compute counts as used, but that no
+        instance of the host uses. It includes in-flight moves, so that the
+        result is too small rather than too large.
+    :param ratio: allocation ratio
     """
-    # An instance that has arrived after the last count makes it negative.
+    # If an instance has arrived after the last count, more is used than
+    # counted, and the amount is negative.
     reserved = max(reserved, 0)
     # As a decimal number, 1.1 is exactly 11/10.
     exact_ratio = capacity.parse_ratio(ratio)
@@ -132,7 +136,7 @@ def _make_report(host: host_inventory.HostRecord,
         dedicated=frozenset(dedicated), shared=frozenset(shared), mix=False,
         ratio=capacity.parse_ratio(node.cpu_allocation_ratio))
     # Nova counts pinned and shared vCPUs in one number, ``vcpus_used``. The
-    # low row of the needs is the number of shared vCPUs of an instance.
+    # shared vCPUs of an instance are the low row of its needs.
     pinned = sum(each.request.vcpus - each.request.needed_rows.low
                  for each in needs)
     pinned_cpus = demand.get_host_pins(node.numa_topology)
@@ -151,12 +155,14 @@ def _make_cell(cell: objects.NUMACell, report: capacity_report.CapacityReport,
                memory_ratio: float) -> resources.Cell:
     """Return a NUMA cell for the planner.
 
-    :param report: of nova-compute, about the CPUs of the host. Nova takes the
-        CPUs in its ``hidden`` for free, but no instance may be pinned on them.
+    :param report: of nova-compute, about the CPUs of the host. ``hidden`` are
+        CPUs that Nova takes for free, but no instance may be pinned to them.
+    :param memory_ratio: allocation ratio of the memory
     """
     pinned = cell.pcpuset & (cell.pinned_cpus | report.hidden)
-    # Nova counts all shared vCPUs, and the report those of low priority. While
-    # an instance moves, only the report may have it.
+    # Nova counts all shared vCPUs, and the report those of low priority. An
+    # instance that moves may be only in the report, so the difference may be
+    # negative.
     low_shared = report.low_by_cell.get(cell.id, 0)
     other_shared = max(cell.cpu_usage - low_shared, 0)
     used = capacity.calculate_used(

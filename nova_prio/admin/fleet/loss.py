@@ -114,10 +114,11 @@ def _make_loss(fleet: planner_fleet.Fleet, misses: abc.Sequence[plan.Miss],
                is_largest: bool) -> Loss:
     """Return the Loss of a host.
 
-    :param fleet: of the hosts of the aggregate, before the loss
+    :param fleet: the hosts of the aggregate and their guests, before the loss
     :param misses: one for each guest that fits on no other host
     :param not_evacuable: UUIDs of the guests that nova-api does not evacuate
     """
+    # Class, such as 'high' or 'ordinary' -> number of guests of the host.
     all_guests = collections.Counter(
         fleet.instances[uuid].needs.class_name
         for uuid in fleet.list_guests(host))
@@ -125,14 +126,15 @@ def _make_loss(fleet: planner_fleet.Fleet, misses: abc.Sequence[plan.Miss],
         miss.instance.needs.class_name for miss in misses)
     evacuable = [miss for miss in misses
                  if miss.instance.uuid not in not_evacuable]
-    # Nova evacuates a member of an affinity group only to hosts with members,
-    # so that one more host is of no use to it. Such guests are bound.
+    # Nova evacuates a member of an affinity group only to hosts with members.
+    # One more host is of no use to such guests, which are called bound.
     addable = [miss for miss in evacuable if fleet.get_policy(
         miss.instance) != planner_fleet.AFFINITY]
     bound = len(evacuable) - len(addable)
+    # The CPUs, memory and disk that one more host must have.
     addition = plan.calculate_addition(addable)
     if fleet.hosts[host].host.free_disk_gb is None:
-        # The disks of the guests are not on their hosts.
+        # The guests have their disks on shared storage, not on their host.
         addition = addition._replace(disk_gb=0)
     return Loss(
         aggregate=aggregate, host=host, is_largest=is_largest,

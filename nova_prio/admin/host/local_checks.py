@@ -42,9 +42,11 @@ def check_host(conf: cfg.ConfigOpts, planned_cpus: capacity.HostCPUs,
     """Yield a PlanRow for each problem of the plan on this host.
 
     With mix, low-priority guests also run on the dedicated CPUs. The emulator
-    threads of low-priority guests run on the CPUs of low_emulator_set.
+    threads of low-priority guests run on the CPUs of low_emulator_set. A
+    partition is the cgroup of all guests of one priority.
 
     :param conf: Nova's configuration
+    :param guests: the guests that run on this host
     :param cgroup_problems: sentences of nova-prio-host; each names a problem
         and its remedy
     """
@@ -54,8 +56,10 @@ def check_host(conf: cfg.ConfigOpts, planned_cpus: capacity.HostCPUs,
                 plan_format.HOST, name, present=str(conf[name]),
                 remedy='Remove it in the step that sets the CPU sets: Nova '
                 'does not start with this option and CPU sets.')
-    # Name -> texts that name a problem and its remedy.
+    # Name of a PlanRow -> texts that name a problem and its remedy.
     problems = {}
+    # Why nova-compute would refuse mix, and why the emulator threads of
+    # low-priority guests could not run.
     if planned_cpus.mix:
         problems['mix'] = config_checks.find_mix_problems(
             conf, planned_cpus.dedicated, planned_cpus.shared,
@@ -72,7 +76,8 @@ def check_host(conf: cfg.ConfigOpts, planned_cpus: capacity.HostCPUs,
             plan_format.HOST, 'partitions', present='not prepared',
             planned='prepared', remedy=text)
     # Nova 33 cannot live-migrate guests that an older release started without
-    # I/O threads. The sentence names them; it is '' if there are none.
+    # I/O threads. ``immovable`` is a sentence that names them, '' if there are
+    # none.
     immovable = audit_guests.describe_immovable(guests)
     is_nova_33 = audit_guests.needs_io_threads()
     if immovable and is_nova_33:
@@ -97,9 +102,9 @@ def check_guests(host: audit_guests.GuestHost,
             yield plan_format.PlanRow(
                 plan_format.PINNED_OUTSIDE, guest.uuid,
                 present=format_cpus(outside), remedy=MOVE, is_blocking=True)
-        # The dedicated CPUs where no other guest may be pinned: this guest is
-        # pinned there, or has threads that still float there. Only the vCPUs
-        # of a low-priority guest may float there.
+        # The dedicated CPUs to which no other guest may be pinned. This guest
+        # is pinned to them, or has threads that float there but should not:
+        # only the vCPUs of a low-priority guest may float there.
         blocking = guest_xml.find_blocking_cpus(
             guest, is_low=guest.priority == capacity.LOW, dedicated=dedicated)
         floating = blocking - pinned
@@ -109,7 +114,12 @@ def check_guests(host: audit_guests.GuestHost,
 
 def describe_floating_guest(
         uuid: str, cpus: abc.Collection[int]) -> plan_format.PlanRow:
-    """Return the PlanRow of a guest that keeps floating on dedicated CPUs."""
+    """Return the PlanRow of a guest that keeps floating on dedicated CPUs.
+
+    A guest floats on CPUs where it may run, but is not pinned.
+
+    :param uuid: UUID of its instance
+    """
     return plan_format.PlanRow(
         plan_format.FLOATING, uuid, present=format_cpus(cpus),
         remedy='Hard reboot it, or migrate it, after nova-compute is '
@@ -147,8 +157,8 @@ def find_floating_cpus(
     if guests is not None:
         guest = guests.get(instance.uuid)
         if guest is not None:
-            # The planned dedicated CPUs where no other guest may be pinned
-            # beside this one.
+            # The planned dedicated CPUs to which no other guest may be pinned
+            # while this one runs.
             blocking = guest_xml.find_blocking_cpus(guest, is_low, dedicated)
             return blocking - pinned
         # If libvirt lists no guest, only a suspended instance gets its old

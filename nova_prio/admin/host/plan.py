@@ -215,7 +215,7 @@ def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
 
 def _get_amounts(row: str, sellable: capacity.Rows, sold: capacity.Rows,
                  left: capacity.Rows) -> dict[str, int]:
-    """Return the amounts of one row by name.
+    """Return the vCPUs of one row: 'sellable', 'sold' or 'left' -> number.
 
     :param row: 'high', 'low' or 'ordinary': the vCPUs of one kind
     """
@@ -232,8 +232,8 @@ def _check_instance(instance: objects.Instance, view: host_view.HostView,
     an instance count in rows: numbers of vCPUs that the host may sell. An
     oversold row sells no vCPU until instances have left.
 
-    :param floating: planned dedicated CPUs where the instance floats by
-        mistake
+    :param floating: planned dedicated CPUs where the guest may run, although
+        it is not pinned there and should not be there
     """
     needs = demand.get_demand(instance.flavor, instance.numa_topology)
     outside = demand.get_instance_pins(instance) - planned_cpus.dedicated
@@ -251,7 +251,8 @@ def _check_instance(instance: objects.Instance, view: host_view.HostView,
             remedy=local_checks.MOVE + ' Otherwise low-priority guests run on '
             'its cores, which must be its own.', is_blocking=True)
     needed_rows = capacity.calculate_needed_rows(needs)
-    # The rows that will be oversold: they sell less than is sold now.
+    # The rows that will be oversold, because more is sold now than they will
+    # sell: (name of a row, sold vCPUs, sellable vCPUs).
     oversold_rows = capacity.find_shortages(
         view.used_rows, planned_cpus.sellable)
     for row, sold, sellable in oversold_rows:
@@ -274,7 +275,13 @@ def _check_instance(instance: objects.Instance, view: host_view.HostView,
 
 def _list_allocations(view: host_view.HostView,
                       inventories: inventory.Inventories) -> _PlanRows:
-    """Yield a PlanRow for each allocation that nova-compute will change."""
+    """Yield a PlanRow for each allocation that nova-compute will change.
+
+    It changes only allocations of instances at rest: these have no task and no
+    open migration.
+
+    :param inventories: planned ones, resource class -> inventory
+    """
     # Resource classes that Placement will offer: those of the planned
     # inventories, and DISK_GB if another provider shares disks with the host.
     from_other_providers = view.classes.difference(view.inventories)
@@ -284,10 +291,10 @@ def _list_allocations(view: host_view.HostView,
         remedy += (' To undo the plan, the instance must leave first: Nova '
                    'does not start without CPU sets if PCPU is allocated.')
     present = view.total_allocations
-    # The instances whose allocation is not the expected one.
+    # Each instance whose allocation is not the expected one.
     for instance, expected in allocations.find_drifted(
             view.context, view.instances_at_rest, present, classes):
-        # VCPU, PCPU, MEMORY_MB and DISK_GB, which the flavor decides.
+        # Only VCPU, PCPU, MEMORY_MB and DISK_GB, which the flavor decides.
         compared = allocations.select_managed(present.get(instance.uuid, {}))
         yield plan_format.PlanRow(
             plan_format.ALLOCATION, instance.uuid, present=compared,
@@ -298,8 +305,11 @@ def _list_host_problems(view: host_view.HostView,
                         blocked: frozenset[int]) -> _PlanRows:
     """Yield a PlanRow for each problem of the host.
 
-    :param blocked: dedicated CPUs that guests use which may not, so that no
-        instance is pinned there; empty if other PlanRows name these guests
+    An orphan guest runs although its instance is not on the host.
+
+    :param blocked: dedicated CPUs to which no instance is pinned, because
+        guests that should not run there use them; empty if other PlanRows name
+        these guests
     """
     if not view.is_up:
         yield plan_format.PlanRow(
@@ -313,8 +323,10 @@ def _list_host_problems(view: host_view.HostView,
             is_blocking=True)
     if blocked:
         assert view.report is not None
-        orphans = finding.describe_orphans(view.report.blocked_by)
-        remedy = '%s %s' % (orphans, finding.REMEDIES['blocked_cpus'])
+        # A text with the names of the orphan guests among these guests.
+        names = view.report.blocked_by
+        remedy = '%s %s' % (finding.describe_orphans(names),
+                            finding.REMEDIES['blocked_cpus'])
         yield plan_format.PlanRow(
             plan_format.HOST, 'blocked CPUs',
             present=local_checks.format_cpus(blocked), remedy=remedy.strip())
@@ -332,10 +344,14 @@ def _list_split_cores(cells: abc.Iterable[objects.NUMACell],
 
     The threads of a core share its execution units and its caches, which no
     CPU set divides.
+
+    :param cells: the NUMA cells of the host
     """
+    # The CPUs of all such cores.
     dedicated: set[int] = set()
     shared: set[int] = set()
     for cell in cells:
+        # The siblings are the CPUs of each core with several threads.
         for threads in cell.siblings:
             pinned = threads & planned_cpus.dedicated
             floating = threads & planned_cpus.shared

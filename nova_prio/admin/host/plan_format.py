@@ -82,7 +82,10 @@ def format_options(cpus: capacity.HostCPUs) -> dict[str, str]:
 
 
 def _parse_options(options: abc.Mapping[str, str]) -> capacity.HostCPUs:
-    """Return the CPUs in the options of nova-compute."""
+    """Return the CPUs in the options of nova-compute.
+
+    :param options: name -> text, as of :func:`format_options`
+    """
     return capacity.HostCPUs(
         dedicated=host_report.parse_cpu_set(options['cpu_dedicated_set']),
         shared=host_report.parse_cpu_set(options['cpu_shared_set']),
@@ -95,7 +98,8 @@ def get_path(directory: str, host: str) -> str:
 
     :raises nova_prio.admin.host.HostRefused: if no file can have this name
     """
-    # A compute host chooses its name.
+    # A compute host chooses its name. With a slash in it, the file could be in
+    # another directory.
     if '/' in host:
         raise admin_host.HostRefused(
             "HOST is '%s'; allowed are names without a slash." % host)
@@ -118,6 +122,7 @@ def load_plan(path: str, host: str) -> SavedPlan:
     except OSError as error:
         raise admin_host.HostRefused('The plan %s cannot be read: %s.' % (
             path, error.strerror)) from error
+    # Other content than that of a plan may raise any of these.
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError,
             exception.Invalid) as error:
         raise admin_host.HostRefused(

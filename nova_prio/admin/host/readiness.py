@@ -34,7 +34,7 @@ def wait_for_heartbeats(context: nova_context.RequestContext,
     :returns: names of the hosts without a new heartbeat
     """
     group = servicegroup.API()
-    # Name of a host -> time of the last heartbeat before the wait.
+    # Name of a host -> time of the last heartbeat, when it was first read.
     old: dict[str, typing.Any] = {}
     silent = set(hosts)
     end = time.monotonic() + TIMEOUT_SECONDS
@@ -45,10 +45,10 @@ def wait_for_heartbeats(context: nova_context.RequestContext,
             if name not in services or not group.service_is_up(services[name]):
                 continue
             is_any_up = True
-            seen = group.get_updated_time(services[name])
+            heartbeat = group.get_updated_time(services[name])
             if name not in old:
-                old[name] = seen
-            elif old[name] != seen:
+                old[name] = heartbeat
+            elif old[name] != heartbeat:
                 silent.remove(name)
         if not silent or not is_any_up or time.monotonic() >= end:
             return silent

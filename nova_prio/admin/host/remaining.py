@@ -57,7 +57,10 @@ def list_remaining(
     instances pinned on CPUs that were not dedicated before the plan must leave
     too: nova-compute would not start with the old CPU sets. An instance may be
     on the host, on the way to the host, or may return to the host.
+
+    :param plan: the plan to be undone, or None
     """
+    # The dedicated CPUs before the plan; None if any instance may stay pinned.
     old_dedicated = plan.old_cpus.dedicated if plan else None
     # UUIDs, because a consumer below may belong to the same instance.
     listed = set()
@@ -71,8 +74,8 @@ def list_remaining(
         listed.add(instance.uuid)
         yield RemainingInstance(
             uuid=instance.uuid, reason=reason, instance=instance)
-    # Instances and migrations with allocations at the host, except for the
-    # instances on the host.
+    # UUIDs of the instances and migrations with allocations at the host, but
+    # not of the instances on the host.
     for consumer in sorted(view.allocations.keys() - view.names.keys()):
         remaining = _find_remaining(context, consumer, old_dedicated)
         # A live migration and its instance are two consumers.
@@ -108,6 +111,8 @@ def _find_remaining(
             migration = host_view.find_migration(context, uuid)
             if migration is None:
                 return None
+            # The host is the source of a move. A revert of the move brings
+            # the instance back.
             uuid, reason = migration.instance_uuid, UNCONFIRMED
             instance = host_view.find_instance(context, uuid)
     except host_view.NotScheduledYet:
@@ -122,6 +127,7 @@ def _find_remaining(
         return RemainingInstance(uuid, UNKNOWN)
     if instance is None:
         return None
+    # The revert of a resize brings the old flavor back.
     must_leave = _is_low(instance.flavor) or _is_low(instance.old_flavor)
     if not must_leave and old_dedicated is not None:
         if reason == CREATED:
@@ -131,10 +137,10 @@ def _find_remaining(
                 instance.flavor, instance.numa_topology)
             must_leave = needed.dedicated > 0
         elif instance.migration_context:
-            # A revert of the resize pins the instance to these CPUs.
+            # A revert of the resize pins the instance to these CPUs again.
             old_pins = demand.get_topology_pins(
                 instance.migration_context.old_numa_topology)
-            must_leave = not old_pins <= old_dedicated
+            must_leave = bool(old_pins - old_dedicated)
     if not must_leave:
         return None
     return RemainingInstance(uuid=uuid, reason=reason, instance=instance)

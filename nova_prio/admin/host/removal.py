@@ -52,6 +52,7 @@ class Removal:
             older nova-compute may have enabled it again
         """
         self.state = state.read_state(self.context, self.client, self.name)
+        # A host with another driver takes no priority instance.
         if must_disable and self.state.has_our_driver:
             has_changed = set_disabled(
                 self.context, self.client, self.state, is_disabled=True)
@@ -75,8 +76,9 @@ class Removal:
                 return
             if interrupted.wait(min(INTERVAL_SECONDS, seconds_left)):
                 return
-            # Placement may be restarted during the wait, and an operator may
-            # enable the host.
+            # An operator may have enabled the host: disable it again. If
+            # Placement does not answer, as during a restart, the next turn of
+            # the loop tries again.
             with contextlib.suppress(allocations.PlacementRefused,
                                      *allocations.CLIENT_ERRORS):
                 self.refresh(must_disable=True)
@@ -87,13 +89,15 @@ class Removal:
         """Whether nova-compute still runs with the options of the plan.
 
         Its report has the CPU sets, the ratio and mix, and only the driver of
-        this package writes one.
+        this package writes one. If the plan is to be undone, nova-compute must
+        first have its old options.
         """
         report = self.state.report
         if report and self.plan and prio_traits.has_our_driver(
                 self.plan.old_traits):
             # The driver was the same before the plan: compare its options.
             return report.cpus != self.plan.old_cpus
+        # The plan changed the driver, or nothing else can be compared.
         return self.state.has_our_driver
 
     def get_old_inventories(
@@ -117,7 +121,7 @@ class Removal:
             present = inventories.get(name, {})
             with_old_ratio = dict(
                 present, allocation_ratio=old.get('allocation_ratio'))
-            # Only the ratio differs, if anything.
+            # If so, nothing but the ratio differs.
             if with_old_ratio == old:
                 inventories[name] = old
             elif present != old:
@@ -150,7 +154,9 @@ def _set_traits(
         wanted: abc.Collection[str]) -> bool:
     """Give a host the wanted traits of this package, and remove the others.
 
+    :param wanted: names of the traits
     :returns: whether this changed the traits of the host
+    :raises PlacementRefused: if Placement refuses the change
     """
     is_changed = False
 
@@ -178,6 +184,7 @@ def set_disabled(
     :returns: whether this changed the traits of the host
     :raises PlacementRefused: if Placement refuses the change
     """
+    # The trait of a mix host stays as it is.
     traits = prio_traits.list_for_host(
         prio_traits.CPU_PRIORITY_MIX in view.traits, is_disabled=is_disabled)
     # Only an operator disables a host, so list_for_host does not return this

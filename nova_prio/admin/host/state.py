@@ -44,7 +44,8 @@ def find_existing_cpus(view: host_view.HostView) -> frozenset[int]:
         has_cpu_sets |= cell.cpuset != cell.pcpuset
     if not has_cpu_sets:
         return known
-    # How many CPUs the host has, or 0 if that is unknown.
+    # How many CPUs the host has, or 0 if that is unknown: nova-compute may not
+    # have reported the topology.
     count = 0
     with contextlib.suppress(ValueError, KeyError, TypeError):
         topology = json.loads(view.node.cpu_info)['topology']
@@ -59,7 +60,10 @@ def find_existing_cpus(view: host_view.HostView) -> frozenset[int]:
 
 
 def get_present_cpus(view: host_view.HostView) -> capacity.HostCPUs:
-    """Return the present CPUs of a host."""
+    """Return the CPU sets, the ratio and mix that a host has now.
+
+    Mix is the option cpu_priority_mix_enable.
+    """
     dedicated: frozenset[int] = frozenset()
     shared: frozenset[int] = frozenset()
     for cell in view.cells:
@@ -81,9 +85,10 @@ def plan_inventories(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
 
     :returns: resource class -> inventory
     """
-    # Keep the inventories of other resource classes, such as the memory.
+    # Start with the inventories of other resource classes, such as memory.
     inventories = {name: present for name, present in view.inventories.items()
                    if name not in (orc.VCPU, orc.PCPU)}
+    # Keep nothing of the present inventories of CPUs: pass none.
     inventories.update(inventory.build_cpu_inventories(planned_cpus, {}))
     return inventory.build_priority_inventories(
         inventories, planned_cpus, view.usage)

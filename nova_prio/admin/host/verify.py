@@ -90,7 +90,8 @@ def list_lines(view: host_view.HostView, audit: run.CloudAudit,
         remedy = each.remedy
         if plan and each.kind == 'blocked_cpus':
             remedy += _name_floating(plan, view)
-        # The column of the plan has the values that the audit expects.
+        # The column of the plan has the values that the audit expects, and the
+        # other columns what Placement, nova-compute and libvirt have.
         yield VerifyLine(
             item, plan=each.needed, placement=each.placement,
             compute=each.compute, libvirt=each.libvirt, state=line_state,
@@ -105,8 +106,9 @@ def _name_floating(plan: plan_format.SavedPlan,
                    view: host_view.HostView) -> str:
     """Return a sentence with the instances that may block CPUs, or ''.
 
-    These are on the host since the plan, which expected that their guests
-    float on dedicated CPUs. Only the host knows which were rebooted since.
+    The plan expected that their guests would float on dedicated CPUs, to which
+    no instance is pinned then. Name those that are still on the host. Only the
+    host knows which of them were rebooted since, and block no CPU.
     """
     named = ['%s (%s)' % (uuid, view.names[uuid])
              for uuid in plan.floating if uuid in view.names]
@@ -134,12 +136,13 @@ def _list_problems(report: capacity_report.CapacityReport) -> _VerifyLines:
 def _compare_options(
         planned_cpus: capacity.HostCPUs,
         report: capacity_report.CapacityReport) -> _VerifyLines:
-    """Yield a VerifyLine for each option of a CapacityReport.
+    """Yield a VerifyLine for each option of nova-compute about the CPUs.
 
-    nova-compute writes the report about the CPUs of its host.
+    :param report: in which nova-compute writes its values of these options
     """
     present = plan_format.format_options(report.cpus)
     for name, planned in plan_format.format_options(planned_cpus).items():
+        # The state and the remedy are for values that differ.
         line = VerifyLine(
             name, planned, compute=present[name], remedy=_CONFIGURE)
         if name == 'cpu_allocation_ratio':
@@ -190,7 +193,10 @@ def _compare_rows(
 
 
 def _compare(line: VerifyLine, planned: object, present: object) -> VerifyLine:
-    """Return a VerifyLine, with state OK and no remedy if values are equal."""
+    """Return a VerifyLine, with state OK and no remedy if values are equal.
+
+    :param line: with the state and the remedy for values that differ
+    """
     if planned == present:
         return line._replace(state=OK, remedy='')
     return line
