@@ -142,7 +142,8 @@ def _compare_mirror(
     :param providers: UUIDs of the resource providers that the aggregate has
         in Placement
     """
-    # A host may have several compute nodes, each with a provider.
+    # A host may have several compute nodes, each with a resource provider
+    # that has the UUID of the node.
     missing = {host.name for host in hosts if host.name in aggregate.hosts and
                host.node.uuid not in providers}
     if missing:
@@ -167,10 +168,12 @@ def _compare_mirror(
 
 def _format_effect(aggregate: objects.Aggregate, offered_if_allowed: str,
                    offered_if_excluded: str) -> str:
-    """Return the effect of an aggregate that is wrong in Placement.
+    """Return to whom Placement offers a host by mistake, as clauses.
 
-    :param offered_if_allowed: to whom Placement offers a host by mistake if
-        the aggregate allows priority instances, such as "no priority instance"
+    The host is in the aggregate either only in Nova, or only in Placement.
+
+    :param offered_if_allowed: to whom Placement offers the host if the
+        aggregate allows priority instances, such as "no priority instance"
     :param offered_if_excluded: the same if the aggregate excludes ordinary
         instances, such as "new ordinary instances"
     """
@@ -203,6 +206,7 @@ def _find_weigher_warnings(
                        '%s twice; remove the key.'
                        % (aggregate.name, key, aggregate.metadata[key],
                           effect))
+    # The names of the multipliers of this package's weighers.
     for key in aggregate_metadata.MULTIPLIER_KEYS:
         for aggregate in aggregates:
             multiplier = _parse_number(aggregate.metadata.get(key, 0))
@@ -211,8 +215,8 @@ def _find_weigher_warnings(
                        'no number, so that [nova_prio] %s is used; set it to '
                        'a number.' % (aggregate.name, key,
                                       aggregate.metadata[key], key))
-    # Each key in aggregate metadata names a kind of failure domain. The last
-    # domain is the host itself.
+    # Each domain, such as "rack", is a key of aggregate metadata, except for
+    # the last one, which is the host itself.
     domains = conf.nova_prio.affinity_domains
     for key in domains[:-1]:
         if not any(key in aggregate.metadata and aggregate.hosts

@@ -29,10 +29,12 @@ _PROGRAMS = ('nova-compute', 'nova-scheduler', 'nova-api', 'nova-api-wsgi')
 def find_paths(conf: cfg.ConfigOpts) -> list[str]:
     """Return the paths of the files that conf has read, in their order.
 
-    In place of the default files and directories, return those of each
-    service. oslo.config reads the default directories beside given files.
+    The default files and directories depend on the name of the program. In
+    place of those of a command, return those of each service. oslo.config
+    reads the default directories beside given files.
     """
     paths = list(conf.config_file)
+    # conf has read only the default files of this program, if there are any.
     if paths == conf.default_config_files:
         for program in _PROGRAMS:
             paths += cfg.find_config_files('nova', program)
@@ -55,8 +57,8 @@ def list_files(directory: str) -> list[str]:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options --config-file and --config-dir, which oslo.config reads.
 
-    Both add to the list ``config_options``: their order decides which value
-    overrides which.
+    Both add to the list ``config_options``, such as ['--config-file=PATH']:
+    their order decides which value overrides which.
     """
     for name, metavar, text in (
             ('--config-file', 'PATH',
@@ -86,6 +88,7 @@ def format_read_error(error: Exception, options: abc.Iterable[str]) -> str:
     """
     text = ' '.join(str(error).split()).rstrip('.')
     if isinstance(error, UnicodeDecodeError):
+        # This error does not name the file: look for it.
         files = []
         for option in options:
             name, _, path = option.partition('=')

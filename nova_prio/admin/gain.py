@@ -34,7 +34,9 @@ ALL = 'all'
 class EmptyHost(typing.NamedTuple):
     """The instances of a flavor that fit on a host without instances.
 
-    ``limit`` is the resource that limits their number with mix.
+    ``without_mix`` and ``with_mix`` are their numbers if the option
+    cpu_priority_mix_enable of the host is off and on. ``limit`` is a text with
+    the names of the resources that limit their number with mix.
     """
 
     without_mix: int
@@ -67,7 +69,7 @@ def make_flavor_needs(flavor: objects.Flavor,
 def find_unusable(names: abc.Iterable[str],
                   hosts: abc.Iterable[host_inventory.HostRecord],
                   ) -> dict[str, str]:
-    """Return the hosts of which a forecast cannot count the servers anew.
+    """Return the hosts for which no forecast can be made.
 
     :param names: names of the hosts to check
     :param hosts: all hosts of the cloud
@@ -93,6 +95,9 @@ def measure_empty(cloud: fleet_cloud.CloudFleet,
                   needs: resources.Needs) -> dict[str, EmptyHost]:
     """Return how many instances would fit on each host if it were empty.
 
+    Count once without and once with mix, the option cpu_priority_mix_enable:
+    low-priority instances may then also run on the dedicated CPUs.
+
     :param hosts: each has the report of its nova-compute, which gives the CPU
         sets and the allocation ratio
     :param needs: of each instance
@@ -100,14 +105,15 @@ def measure_empty(cloud: fleet_cloud.CloudFleet,
     """
     records = {host.name: host for host in hosts}
     found = {}
-    # An empty host is a HostFit, which tells what fits on a host. Give it the
-    # CPUs of each configuration, and fill it.
+    # ``empty`` is a HostFit, the planner's host to which instances can be
+    # added. Give it the CPUs of each configuration, and fill it.
     for name, empty in cloud.list_empty_hosts(records).items():
         cpus_without_mix, cpus_with_mix = records[name].cpus_by_mix
         host = gain.configure(empty, cpus_without_mix)
         _, number_without_mix = host.fill(needs, units.MOST)
         host = gain.configure(empty, cpus_with_mix)
         filled, number_with_mix = host.fill(needs, units.MOST)
+        # A text: the resources of which the full host has too little.
         limit = first_fit.find_limit(filled, needs)
         found[name] = EmptyHost(
             without_mix=number_without_mix, with_mix=number_with_mix,
@@ -117,20 +123,21 @@ def measure_empty(cloud: fleet_cloud.CloudFleet,
 
 def read_kinds(cloud: fleet_cloud.CloudFleet, hosts: abc.Container[str],
                low: abc.Iterable[str]) -> list[first_fit.Kind]:
-    """Count the instances of hosts, by the needs that they would have.
+    """Count the instances of hosts, by needs with the priority of a forecast.
 
-    An instance with pinned vCPUs has high priority. One without has low
-    priority if it has it now, or as ``low`` says; all others have none.
+    An instance with pinned vCPUs gets high priority. One without gets low
+    priority if it has it now, or if ``low`` names its flavor or project. All
+    others get none.
 
     :param hosts: names of the hosts
     :param low: names and IDs of flavors, and IDs of projects, or ALL
     :returns: a Kind for each group of instances with equal needs: these needs,
         and the number of the instances
-    :raises UnknownLabel: if none of the instances has one of these
+    :raises UnknownLabel: if a text in ``low`` matches none of the instances
     """
-    # The texts in ``low`` that no instance matches.
-    unknown = set(low)
-    wanted = frozenset(unknown)
+    wanted = frozenset(low)
+    # The texts in ``low`` that no instance has matched yet.
+    unknown = set(wanted)
     unknown.discard(ALL)
     numbers = collections.Counter[resources.Needs]()
     for instance in cloud.instances:

@@ -143,7 +143,7 @@ class HostRecord:
         """
         assert self.report is not None
         cpus = self.report.cpus
-        # nova-compute refuses mix unless both CPU sets are given.
+        # nova-compute refuses the option unless both CPU sets are given.
         can_mix = bool(cpus.dedicated and cpus.shared)
         return (dataclasses.replace(cpus, mix=False),
                 dataclasses.replace(cpus, mix=can_mix))
@@ -186,8 +186,8 @@ def list_hosts(context: nova_context.RequestContext,
     answers, silent_cells = read_cells(
         context, _list_hosts_of_cell, aggregates, disabled)
     hosts = []
-    for found in answers.values():
-        hosts += found
+    for hosts_of_cell in answers.values():
+        hosts += hosts_of_cell
     hosts.sort(key=operator.attrgetter('name'))
     return hosts, silent_cells
 
@@ -209,17 +209,18 @@ def iterate_hosts(context: nova_context.RequestContext,
         priority instances, the result of :func:`list_disabled`
     """
     # Name of a host -> its aggregates.
-    of_host = collections.defaultdict(list)
+    aggregates_of = collections.defaultdict(list)
     for aggregate in aggregates:
         for name in aggregate.hosts:
-            of_host[name].append(aggregate)
+            aggregates_of[name].append(aggregate)
     services = _read_services_of_cell(context)
     read_page = functools.partial(
         objects.ComputeNodeList.get_by_pagination, context)
     for node in iterate_pages(read_page, 'id', PAGE):
         yield HostRecord(
             node=node, cell=context.cell_uuid, service=services.get(node.host),
-            aggregates=of_host[node.host], is_disabled=node.uuid in disabled)
+            aggregates=aggregates_of[node.host],
+            is_disabled=node.uuid in disabled)
 
 
 def read_cells(context: nova_context.RequestContext,
@@ -254,8 +255,8 @@ def read_services(context: nova_context.RequestContext,
     """Return the nova-compute services of the cells that answer, by host."""
     services: dict[str, objects.Service] = {}
     answers, _ = read_cells(context, _read_services_of_cell)
-    for found in answers.values():
-        services.update(found)
+    for services_of_cell in answers.values():
+        services.update(services_of_cell)
     return services
 
 
@@ -306,7 +307,7 @@ def iterate_pages(read_page: abc.Callable[..., abc.Sequence[_Record]],
 def format_first_line(error: Exception | str) -> str:
     """Return the first line of an error, without a period at its end.
 
-    The class of an exception counts if it has no text.
+    If an exception has no text, return the name of its class.
     """
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0].rstrip('.')
@@ -315,7 +316,7 @@ def format_first_line(error: Exception | str) -> str:
 def connect_databases(conf: cfg.ConfigOpts) -> None:
     """Let Nova's objects read the databases, as nova-status does.
 
-    A second call has no effect once a database was read.
+    Further calls are allowed. They have no effect once a database was read.
 
     :param conf: Nova's configuration, which has read its files
     """
@@ -329,5 +330,6 @@ def connect_databases(conf: cfg.ConfigOpts) -> None:
     for group, database in (('database', main_db), ('api_database', api_db)):
         # Services wait for a database that starts later; commands do not.
         conf.set_override('max_retries', 0, group=group)
+        # After the first query, oslo.db refuses to configure a database.
         with contextlib.suppress(enginefacade.AlreadyStartedError):
             database.configure(conf)

@@ -93,9 +93,9 @@ def collect(context: nova_context.RequestContext,
     :param context: targets no cell
     :param findings: those of an audit, which runs when they are read; None to
         omit them
-    :param requests: name of a flavor -> request for a new server, which is
-        counted; for each of them, the code of nova-scheduler decides about all
-        hosts, which takes time
+    :param requests: name of a flavor -> request for a new server, to count the
+        servers that fit; None to omit them. For each request, the code of
+        nova-scheduler decides about all hosts, which takes time
     :returns: (families of ``METRICS``, UUIDs of the cells that do not answer)
     :raises nova.exception.NovaException: if Nova cannot be read
     :raises nova_prio.placement.allocations.PlacementRefused: if Placement
@@ -104,7 +104,7 @@ def collect(context: nova_context.RequestContext,
     started_at, start_seconds = time.time(), time.monotonic()
     hosts, silent_cells = host_inventory.list_hosts(
         context, host_inventory.list_disabled(client))
-    # Each is (name of a metric, values of its labels, its value).
+    # Tuples: (name of a metric, values of its labels, its value).
     samples: list[_Sample] = []
     for host in hosts:
         if host.has_our_driver:
@@ -127,14 +127,16 @@ def _count_units(context: nova_context.RequestContext,
     """Yield how many new servers of each flavor fit on each host.
 
     A Judge runs the code of nova-scheduler for a request, and places nothing.
+
+    :param requests: name of a flavor -> request for a new server
     """
     scheduler = judge.Judge(context, client)
-    for name, request in requests.items():
-        found = units.find(scheduler, request)
+    for flavor, request in requests.items():
+        fitting = units.find(scheduler, request)
         for host in hosts:
             if host.has_our_driver:
-                yield ('nova_prio_units', (host.name, name),
-                       found.count([host.name]))
+                yield ('nova_prio_units', (host.name, flavor),
+                       fitting.count([host.name]))
 
 
 def _count_findings(findings: abc.Iterable[finding.Finding],
@@ -149,7 +151,7 @@ def _count_findings(findings: abc.Iterable[finding.Finding],
 
 def make_families(samples: abc.Iterable[_Sample],
                   ) -> abc.Iterator[core.Metric]:
-    """Yield the samples in the families of prometheus_client."""
+    """Yield the samples in families of prometheus_client, one per metric."""
     families = {
         name: core.GaugeMetricFamily(
             name, metric.help, labels=metric.labels)
@@ -165,8 +167,9 @@ def describe_collection(has_succeeded: bool,
                         started_at: float) -> abc.Iterator[_Sample]:
     """Yield the samples for a collection.
 
-    :param started_at: in seconds since 1970; the alerts compare the times of
-        the heartbeats with it, and the audit may take minutes
+    :param started_at: in seconds since 1970. The hosts are read at the start,
+        and the alerts compare the times of their heartbeats with it. The end
+        may be minutes later, and all heartbeats would look old then.
     """
     yield 'nova_prio_collection_success', (), has_succeeded
     yield 'nova_prio_collection_timestamp_seconds', (), started_at
@@ -185,7 +188,7 @@ def measure_host(host: host_inventory.HostRecord,
     yield 'nova_prio_priority_disabled', (name,), host.is_disabled
     if service:
         yield 'nova_prio_service_disabled', (name,), service.disabled
-        # As Nova decides whether the service is up.
+        # Nova, too, takes the time of the creation before the first heartbeat.
         seen_at = service.last_seen_up or service.created_at
         yield ('nova_prio_service_seen_timestamp_seconds', (name,),
                seen_at.timestamp())

@@ -87,6 +87,7 @@ class NovaClient:
         except sdk_exceptions.HttpException as error:
             status = error.status_code or 0
             text = str(error.details or error).strip().rstrip('.')
+            # A request over the rate limit may succeed later.
             if status >= 500 or status == http.HTTPStatus.TOO_MANY_REQUESTS:
                 raise APIUnavailable("Nova's API fails: %s" % text) from error
             raise APIRefused("Nova's API refuses %s %s: %s" % (

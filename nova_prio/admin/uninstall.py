@@ -115,7 +115,8 @@ def _check_flavor(flavor: objects.Flavor) -> _Leftovers:
         requires_our_trait = prefix.startswith('trait') and name in traits.ALL
         if key in _FLAVOR_KEYS or requires_our_trait:
             keys.add(key)
-    # Stock Nova refuses a flavor that requests both PCPU and VCPU.
+    # Stock Nova refuses a flavor that requests both PCPU and VCPU. If it does,
+    # the keys of these requests count too.
     if mixed_cpus.requests_pcpu_and_vcpu(extra_specs):
         keys.update(flavor_specs.select_pinning_requests(
             extra_specs, 'PCPU', 'VCPU'))

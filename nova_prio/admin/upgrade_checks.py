@@ -191,7 +191,11 @@ def _check_compute(conf: cfg.ConfigOpts) -> _Findings:
 
 def _check_cgroups(host_arguments: abc.Sequence[str],
                    conf: cfg.ConfigOpts) -> _Findings:
-    """Check the cgroups of this host; see :func:`list_checks`."""
+    """Check the cgroups of this host.
+
+    :param host_arguments: arguments of nova-prio-host, which finds the
+        problems
+    """
     problems = host_command.find_problems(host_arguments)
     # Show one: with cgroup v1, each hierarchy repeats the same problem.
     yield from _list_all(FAILURE, problems[:1])
@@ -209,6 +213,7 @@ def _check_guests(conf: cfg.ConfigOpts) -> _Findings:
     from nova_prio.admin.audit import finding
     from nova_prio.admin.audit import guests
     try:
+        # This host, and the guests that libvirt runs on it.
         host, running = guests.read_guests(conf)
     except exception.Invalid:
         # A CPU set of the configuration cannot be read: _check_compute says
@@ -222,6 +227,7 @@ def _check_guests(conf: cfg.ConfigOpts) -> _Findings:
     found = list(guests.check(host, running))
     # Kind of finding -> clause that says what is wrong with the guests.
     for kind, state in _OLD_GUESTS.items():
+        # Each is the UUID of a guest, and its CPUs in libvirt.
         named = ['%s (%s)' % (each.consumer, each.libvirt)
                  for each in found if each.kind == kind]
         if named:
@@ -256,6 +262,8 @@ def _check_databases(find: _FindInDatabases, subject: str,
     from nova_prio.admin import host_inventory
     try:
         host_inventory.connect_databases(conf)
+        # The list is complete before a finding is yielded, so that each error
+        # of the databases is raised here.
         findings = list(find(conf, context.get_admin_context()))
     except host_inventory.DATABASE_ERRORS as error:
         yield FAILURE, (
@@ -336,6 +344,7 @@ def run_check(conf: cfg.ConfigOpts, service: str | None, find: _Check,
             'for priority instances.' % service)
     worst, sentences = SUCCESS, []
     for code, sentence in find(conf):
+        # Their order is SUCCESS, WARNING, FAILURE.
         worst = max(worst, code)
         sentences.append(sentence)
     return upgradecheck.Result(worst, ' '.join(sentences) or None)

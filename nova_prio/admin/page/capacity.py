@@ -113,9 +113,11 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
 def _add_units(section: content.HostSection, host: host_inventory.HostRecord,
                request: demand.ResourceRequest,
                units: int) -> content.HostSection:
-    """Return a host with the number of servers that fit.
+    """Return a host with the number of servers of a flavor that fit.
 
+    :param section: the host without the number
     :param request: of one of the servers
+    :param units: the number
     """
     shortage = ''
     if not units:
@@ -147,18 +149,22 @@ def _read_instances(
     :returns: (name of a host -> instances, UUIDs of the cells that do not
         answer)
     """
-    found = collections.defaultdict(list)
+    instances_of = collections.defaultdict(list)
+    # UUID of a cell -> its instances on the hosts.
     answers, silent_cells = host_inventory.read_cells(
         context, _list_instances, hosts)
     for instances in answers.values():
         for instance in instances:
-            found[instance.host].append(instance)
-    return found, silent_cells
+            instances_of[instance.host].append(instance)
+    return instances_of, silent_cells
 
 
 def _list_instances(context: nova_context.RequestContext,
                     hosts: list[str]) -> list[objects.Instance]:
-    """Return the instances of hosts in the cell of a context."""
+    """Return the instances of hosts in the cell of a context, by name.
+
+    :param hosts: names of hosts
+    """
     read_page = functools.partial(
         objects.InstanceList.get_by_filters, context,
         {'deleted': False, 'host': hosts}, sort_dir='asc',
@@ -172,9 +178,9 @@ def _make_host(host: host_inventory.HostRecord,
                is_disabled: bool) -> content.HostSection:
     """Return the content of a host with a report.
 
-    The report is what nova-compute writes about the CPUs of its host. Its
-    blocked CPUs are dedicated CPUs that guests use which may not, so that no
-    instance is pinned there.
+    The report is what nova-compute writes about the CPUs of its host. A CPU
+    is blocked if it is dedicated, but a guest that should not run there uses
+    it. No instance is pinned to a blocked CPU.
 
     :param is_disabled: whether ``nova-prio host disable`` has disabled it
     """
@@ -184,18 +190,18 @@ def _make_host(host: host_inventory.HostRecord,
     # UUID of an instance -> its CPUs.
     pins: dict[str, frozenset[int]] = {}
     guests = []
-    # Start with all CPUs that Nova counts as pinned. Those that no instance
-    # has are held: by a move, or as the thread sibling of an isolated vCPU.
-    # The page shows a CPU in one way: blocked, pinned or held.
+    # CPUs that Nova counts as pinned, less those of the instances below: they
+    # are held by a move, or as the thread sibling of an isolated vCPU. The
+    # page shows a CPU in one way: blocked, pinned or held.
     held = demand.get_host_pins(host.node.numa_topology) - report.blocked
     for instance in instances:
         pinned = frozenset(demand.get_instance_pins(instance))
         pins[instance.uuid] = pinned
         held -= pinned
-        # Where the vCPUs may run that are not pinned.
+        # The CPUs where those of its vCPUs may run that are not pinned.
         floating = demand.find_floating_cpus(instance, cpus, host.cells)
         guests.append(_make_guest(instance, pinned, floating))
-    # If there is one, nova-scheduler places no new instance on the host.
+    # If there is a reason, nova-scheduler places no new instance on the host.
     reasons_to_omit = _find_reasons_to_omit(host.service)
     problems = reasons_to_omit + list(_find_problems(report, pins))
     if is_disabled:
@@ -231,8 +237,10 @@ def _describe_shortage(host: host_inventory.HostRecord,
                        request: demand.ResourceRequest) -> str:
     """Return why a host takes no instance of a request, or ''.
 
-    The host has a report of its CPUs, which nova-compute writes. Tell nothing
-    about memory.
+    The host has a report of its CPUs, which nova-compute writes. The memory is
+    never the reason, because the page with this text does not show it.
+
+    :param request: of one instance
     """
     # An ordinary instance has no priority.
     if request.priority is None:
@@ -242,18 +250,19 @@ def _describe_shortage(host: host_inventory.HostRecord,
     report = host.report
     assert report is not None
     texts = []
-    # The page shows CPUs only. So that memory never limits, pass the memory of
-    # one instance as the free memory, and none in small pages.
+    # So that memory is no reason, pass just enough free memory for the
+    # instance, and None for no limit on the memory in small pages.
     for refusal in admission.find_refusals(
             report, request, report.remaining,
             free_memory_mb=request.memory_mb, small=None):
-        text = refusal.detail
         # A reason such as "high_capacity" names a kind of vCPUs of which too
         # few are left.
         if refusal.reason.endswith('_capacity'):
             kind = refusal.reason.removesuffix('_capacity')
             text = '%s %s vCPUs left, %s needed' % (
                 refusal.available, kind, refusal.needed)
+        else:
+            text = refusal.detail
         texts.append(text)
     return '; '.join(texts)
 
@@ -297,10 +306,11 @@ def _find_reasons_to_omit(service: objects.Service | None) -> list[str]:
 def _find_problems(report: capacity_report.CapacityReport,
                    pins: abc.Mapping[str, frozenset[int]],
                    ) -> abc.Iterator[str]:
-    """Yield the problems of a host that its instances and report tell.
+    """Yield the problems that the report and the instances of a host show.
 
-    The report is what nova-compute writes about the CPUs of its host. A row is
-    a number of vCPUs of one kind that the host may sell.
+    nova-compute writes the report about the CPUs of its host. A row is a
+    number of vCPUs of one kind that the host may sell. An orphan guest runs
+    although its instance is not on the host.
 
     :param pins: UUID of an instance -> CPUs to which it is pinned
     :returns: sentences
@@ -312,15 +322,16 @@ def _find_problems(report: capacity_report.CapacityReport,
         yield 'The %s row is oversold: %d of %d vCPUs are sold. %s' % (
             row, getattr(report.used, row), getattr(report.sellable, row),
             finding.REMEDIES['oversold'])
-    # Dedicated CPUs that guests use which may not.
+    # The dedicated CPUs that are used by guests that should not run there.
     if report.blocked:
         names = ''
-        # The names of such guests that belong to no instance of the host.
+        # A text: the names of the orphan guests among these guests.
         if report.blocked_by:
             names = ' (%s)' % report.blocked_by
         yield ('CPUs %s take no pinned server: guests on stale CPU sets or '
                'orphan guests use them%s.'
                % (hardware.format_cpu_spec(report.blocked), names))
+    # The texts name the CPUs that two instances have, or that are outside.
     for uuid, text in finding.find_pin_conflicts(pins):
         yield 'Instance %s is pinned to %s. %s' % (
             uuid, text, finding.REMEDIES['pin_conflict'])

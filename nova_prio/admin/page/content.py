@@ -193,7 +193,11 @@ def format_low_supply(supply: low_supply.LowSupply | None) -> str:
 
 
 def assign_codes(names: abc.Sequence[str]) -> dict[str, str]:
-    """Return name -> code: A, B, ... z; for over 52 names, all AA, AB, ..."""
+    """Return name -> code, which stands for the name on a map of CPUs.
+
+    The codes are A, B, ... z. For more than 52 names, all have two letters:
+    AA, AB, ...
+    """
     letters = string.ascii_uppercase + string.ascii_lowercase
     needs_two_letters = len(names) > len(letters)
     codes = {}
@@ -206,13 +210,17 @@ def assign_codes(names: abc.Sequence[str]) -> dict[str, str]:
 
 
 def summarize(hosts: abc.Iterable[HostSection]) -> dict[str, Sum]:
-    """Return name of an aggregate -> Sum, sorted by name."""
+    """Return name of an aggregate -> Sum of its hosts, sorted by name.
+
+    The Sum has the numbers of vCPUs of each row: 'high', 'low' and 'ordinary'.
+    """
+    # Name of an aggregate -> for each of its hosts, the rows by name.
     members = collections.defaultdict(list)
     for host in hosts:
         for name in host.aggregates:
             members[name].append(host.rows)
-    return {name: Sum(hosts=len(each), rows=add_up(each))
-            for name, each in sorted(members.items())}
+    return {name: Sum(hosts=len(rows), rows=add_up(rows))
+            for name, rows in sorted(members.items())}
 
 
 def add_up(hosts: abc.Iterable[dict[str, provider_rows.Row]],

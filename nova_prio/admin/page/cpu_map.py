@@ -99,7 +99,10 @@ class CPUs(typing.NamedTuple):
 
 
 def count_cpus(host: content.HostSection) -> int:
-    """Return the number of CPUs up to the last one in use."""
+    """Return how many CPUs the map of a host has.
+
+    It ends with the last CPU that a CPU set has, or that a guest uses.
+    """
     used = host.dedicated | host.shared
     for guest in host.guests:
         used |= guest.pinned | guest.floating
@@ -107,7 +110,10 @@ def count_cpus(host: content.HostSection) -> int:
 
 
 def get_codes(host: content.HostSection) -> dict[str, str]:
-    """Return UUID of a server with pinned vCPUs -> its code on the map."""
+    """Return UUID of a server with pinned vCPUs -> its code on the map.
+
+    A code is one letter, or two if the servers are many.
+    """
     return content.assign_codes(
         [guest.uuid for guest in host.guests if guest.pinned])
 
@@ -119,13 +125,14 @@ def draw(host: content.HostSection) -> list[Block]:
     the CPU sets, the pinned servers, and those that float.
     """
     codes = get_codes(host)
-    marks = [_mark_cpu(cpu, codes) for cpu in _read_cpus(host)]
+    # For each CPU: name of a lane -> Mark of the CPU in this lane.
+    all_marks = [_mark_cpu(cpu, codes) for cpu in _read_cpus(host)]
     blocks = []
-    for first in range(0, len(marks), BLOCK_CPUS):
-        of_block = marks[first:first + BLOCK_CPUS]
+    for first in range(0, len(all_marks), BLOCK_CPUS):
+        of_block = all_marks[first:first + BLOCK_CPUS]
         lanes = {}
         for lane in SETS, PINNED, LOW, ORDINARY:
-            boxes = _join(first, [mark.get(lane) for mark in of_block])
+            boxes = _join(first, [marks.get(lane) for marks in of_block])
             if boxes:
                 lanes[lane] = boxes
         blocks.append(Block(first=first, width=len(of_block), lanes=lanes))
@@ -156,9 +163,10 @@ def list_cpus(host: content.HostSection) -> list[CPUs]:
 def _read_cpus(host: content.HostSection) -> abc.Iterator[CPU]:
     """Yield the CPUs of a host, the CPU 0 first.
 
-    A blocked CPU is a dedicated one that a guest uses which may not. A held
-    CPU is pinned in Nova, but by no server of the host: by a move, or as the
-    thread sibling of an isolated vCPU. Neither takes a pinned server.
+    A CPU is blocked if it is dedicated, but a guest that should not run there
+    uses it. A CPU is held if Nova counts it as pinned, but no server of the
+    host is pinned there: a move holds it, or it is the thread sibling of an
+    isolated vCPU. No further server is pinned to a blocked or held CPU.
     """
     for number in range(count_cpus(host)):
         set_name = note = ''
@@ -192,8 +200,8 @@ def _mark_cpu(cpu: CPU, codes: abc.Mapping[str, str]) -> dict[str, Mark]:
         marks[SETS] = Mark(kind=cpu.set_name, text=cpu.set_name,
                            title='in cpu_%s_set' % cpu.set_name)
     if cpu.pinned:
-        # There is more than one only by mistake. The style of the box is that
-        # of the priority of the first: high or ordinary.
+        # Two servers on one CPU are a fault, but are shown. The box has the
+        # style of the first one's priority: high or ordinary.
         marks[PINNED] = Mark(
             kind=cpu.pinned[0].row, title=_join_names(cpu.pinned),
             text=','.join(codes[guest.uuid] for guest in cpu.pinned))
@@ -228,13 +236,15 @@ def _join_names(guests: abc.Iterable[content.GuestOnPage]) -> str:
 
 
 def _join(first: int, marks: list[Mark | None]) -> list[Box]:
-    """Return a Box for neighbouring CPUs of a block with the same mark.
+    """Return the boxes of a lane in a block.
+
+    Neighbouring CPUs with the same mark share a Box.
 
     :param first: number of the first CPU of the block
     :param marks: of the CPUs of the block; None for a CPU without a mark
     """
     boxes = []
-    # Position of a CPU in the block.
+    # Position of the next box in the block.
     left = 0
     for mark, group in itertools.groupby(marks):
         width = len(list(group))

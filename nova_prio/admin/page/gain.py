@@ -26,7 +26,7 @@ class Line(typing.NamedTuple):
     points: abc.Sequence[tuple[int, int]]
 
     def draw(self, most: int) -> str:
-        """Return the points of an SVG polyline.
+        """Return the points of an SVG polyline, as "X,Y X,Y" in pixels.
 
         :param most: number of hosts at the top of the plot
         """
@@ -51,7 +51,7 @@ class Plot(typing.NamedTuple):
 
     @property
     def marks(self) -> list[int]:
-        """The numbers of hosts beside the plot."""
+        """The numbers of hosts at the quarters of the height of the plot."""
         return sorted({self.most * part // 4 for part in range(5)})
 
 
@@ -66,10 +66,13 @@ class GainPage(typing.NamedTuple):
 
 
 def get_x(percent: float) -> float:
-    """Return the distance of a percentage from the left edge."""
+    """Return the distance of a percentage from the left edge, in pixels."""
     return LEFT + WIDTH * percent / 100
 
 
 def get_y(hosts: int, most: int) -> float:
-    """Return the distance of a number of hosts from the top edge."""
+    """Return the distance of a number of hosts from the top edge, in pixels.
+
+    :param most: number of hosts at the top of the plot
+    """
     return TOP + HEIGHT * (1 - hosts / most)

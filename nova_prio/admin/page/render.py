@@ -34,6 +34,7 @@ def render(page: content.Page) -> str:
     for step in page.steps:
         for host in step.hosts:
             max_cpus = max(max_cpus, cpu_map.count_cpus(host))
+    # The template calls functions of the module cpu_map.
     return _render(
         'page.html', script, page=page, cpu_map=cpu_map,
         format_cpus=hardware.format_cpu_spec, geometry=_GEOMETRY,
@@ -63,7 +64,7 @@ def _render(template: str, script: str, **values: typing.Any) -> str:
 
 
 def _read(name: str) -> str:
-    """Return the text of a file that is not a template."""
+    """Return the text of a file beside the templates, such as 'page.js'."""
     assert _ENVIRONMENT.loader is not None
     text, _, _ = _ENVIRONMENT.loader.get_source(_ENVIRONMENT, name)
     return text
