@@ -13,20 +13,25 @@ def replay(fleet: fleet_module.Fleet,
            moves: abc.Iterable[fleet_module.Move]) -> bool:
     """Make moves in their order, up to the first that is not feasible.
 
+    :param fleet: the planned state of all hosts, which the moves change
     :returns: whether all moves were made
     """
     for move in moves:
-        if not _make(fleet, move):
+        was_made = _make(fleet, move)
+        if not was_made:
             return False
     return True
 
 
 def _make(fleet: fleet_module.Fleet, move: fleet_module.Move) -> bool:
     """Make a move, if it is feasible; return whether it is."""
-    if fleet.get_place(move.uuid).host != move.source or (
-            move.destination is not None and fleet.find_place(
-                fleet.instances[move.uuid], move.destination) is None):
+    if fleet.get_place(move.uuid).host != move.source:
         return False
+    # A shelved instance has no destination, and needs no place.
+    if move.destination is not None:
+        instance = fleet.instances[move.uuid]
+        if fleet.find_place(instance, move.destination) is None:
+            return False
     fleet.move(move.uuid, move.way, move.destination)
     return True
 
@@ -35,19 +40,22 @@ def merge(fleet: fleet_module.Fleet) -> list[fleet_module.Move]:
     """Replace the moves of a fleet by fewer: one move for each instance.
 
     The planner may have moved an instance again. Its two moves become one, at
-    the place of the second, if all moves are then still feasible in their
-    order.
+    the place of the second in the list, if all moves are then still feasible
+    in their order.
 
-    :param fleet: its ``log`` has the moves that were made. They are taken
-        back, and the returned moves are made instead.
+    :param fleet: the planned state of all hosts. Its ``log`` has the moves
+        that were made. They are taken back, and the returned moves are made
+        instead.
     """
     moves = list(fleet.log)
     # Take all moves back: a replay begins with the first one.
     fleet.rollback(0)
+    # UUID of an instance -> its first move, or the merged one.
     first: dict[str, fleet_module.Move] = {}
     for move in list(moves):
         earlier = first.setdefault(move.uuid, move)
         if earlier is move:
+            # This is the first move of the instance.
             continue
         merged = move._replace(source=earlier.source)
         # The moves with the merged one in place of the two.
@@ -57,8 +65,10 @@ def merge(fleet: fleet_module.Fleet) -> list[fleet_module.Move]:
                 shorter.append(merged)
             elif each is not earlier:
                 shorter.append(each)
-        # A move to its own source is none. Then both moves stay.
-        if merged.source != merged.destination and replay(fleet, shorter):
+        # If the second move goes back to the source of the first, there is no
+        # merged move, and both stay.
+        is_move = merged.source != merged.destination
+        if is_move and replay(fleet, shorter):
             moves = shorter
             first[move.uuid] = merged
         fleet.rollback(0)
@@ -74,10 +84,13 @@ def arrange(fleet: fleet_module.Fleet, moves: list[fleet_module.Move],
     Prefer live migration before cold migration before shelving, then low
     priority before no priority before high priority.
 
-    :param fleet: before the first move, and again when this returns
+    :param fleet: the state of all hosts before the first move. The moves are
+        tried on it, and taken back.
     :param is_reached: function that tells whether the state after the moves is
         the goal; None if each order reaches the goal
+    :returns: ``moves`` itself if the preferred order is not feasible
     """
+    # Move -> (position of its way, position of the class of the instance).
     ranks = {}
     for move in moves:
         class_name = fleet.instances[move.uuid].needs.class_name
@@ -86,7 +99,7 @@ def arrange(fleet: fleet_module.Fleet, moves: list[fleet_module.Move],
     waiting = sorted(moves, key=ranks.__getitem__)
     try:
         while waiting:
-            # The first move that is feasible now.
+            # Make the first move that is feasible now.
             made = next((move for move in waiting if _make(fleet, move)), None)
             if made is None:
                 return moves

@@ -67,54 +67,59 @@ def pack(groups: abc.Sequence[HostGroup],
     Take the largest server first, and put each server on the first host where
     it fits.
 
-    :param groups: all hosts, in the order in which they are tried
+    :param groups: all hosts, each a number of equal ones, in the order in
+        which they are tried
     :param kinds: the servers, each a number of equal ones
     :returns: None if a server fits on none of them
     """
-    host = _measure_host(groups[0].fit) if groups else ()
+    # The amounts of CPUs, memory and disk that the first host has.
+    totals = _measure_host(groups[0].fit) if groups else ()
 
     def measure(kind: Kind) -> float:
-        """Return the largest part of the first host that a server takes."""
+        """Return the largest part of one of them that a server takes."""
         largest = 0.0
-        for amount, of_host in zip(_measure_needs(kind.needs), host):
-            largest = max(largest, _divide(amount, of_host))
+        for amount, total in zip(_measure_needs(kind.needs), totals):
+            largest = max(largest, _divide(amount, total))
         return largest
 
     packed = list(groups)
     for kind in sorted(kinds, key=measure, reverse=True):
+        # The number of these servers that have no host yet.
         left = kind.number
-        # Hosts that were equal differ after a server was put on some of them.
-        after: list[HostGroup] = []
+        # A group is split if only some of its hosts get a server: they are no
+        # longer equal.
+        packed_next: list[HostGroup] = []
         for group in packed:
             parts, placed = _fill(group, kind.needs, left)
-            after += parts
+            packed_next += parts
             left -= placed
         if left:
             return None
-        packed = after
+        packed = packed_next
     return sum(group.number for group in packed if group.is_used)
 
 
 def _fill(group: HostGroup, needs: resources.Needs,
           number: int) -> tuple[list[HostGroup], int]:
-    """Put equal servers on a group of hosts, one host after the other.
+    """Put equal servers on a group of equal hosts, one host after the other.
 
+    :param needs: of each server
     :param number: number of the servers
     :returns: (the groups of equal hosts after this, the number of servers that
         fit)
     """
     # One host with as many of the servers as fit, and their number.
-    full, most = group.fit.fill(needs, number)
+    full_host, most = group.fit.fill(needs, number)
     if not most:
         return [group], 0
     full_hosts = min(number // most, group.number)
-    parts = [HostGroup(fit=full, number=full_hosts, is_used=True)]
+    parts = [HostGroup(fit=full_host, number=full_hosts, is_used=True)]
     placed = full_hosts * most
     rest = group.number - full_hosts
     # The last servers do not fill a host.
     if rest and placed < number:
-        last, fitting = group.fit.fill(needs, number - placed)
-        parts.append(HostGroup(fit=last, number=1, is_used=True))
+        last_host, fitting = group.fit.fill(needs, number - placed)
+        parts.append(HostGroup(fit=last_host, number=1, is_used=True))
         placed += fitting
         rest -= 1
     if rest:
@@ -132,17 +137,19 @@ def calculate_bound(groups: abc.Iterable[HostGroup],
     :param groups: all hosts, each a number of equal ones
     :param kinds: the servers, each a number of equal ones
     """
-    # The sum of each resource that the servers need.
+    # The sum of each resource that the servers need. The index of a resource
+    # is the same in all lists and tuples.
     needed = [0.0] * len(_RESOURCES)
     for kind in kinds:
-        for place, amount in enumerate(_measure_needs(kind.needs)):
-            needed[place] += kind.number * amount
+        for index, amount in enumerate(_measure_needs(kind.needs)):
+            needed[index] += kind.number * amount
     # (the amounts of a host, number of such hosts)
     measured = [(_measure_host(group.fit), group.number) for group in groups]
     bound = Bound(hosts=0, sum=0, resource=CPUS)
-    for place, resource in enumerate(_RESOURCES):
-        amounts = [(each[place], number) for each, number in measured]
-        hosts = _count_hosts(amounts, needed[place])
+    for index, resource in enumerate(_RESOURCES):
+        # (the amount of this resource, number of such hosts)
+        amounts = [(of_host[index], number) for of_host, number in measured]
+        hosts = _count_hosts(amounts, needed[index])
         bound = bound._replace(sum=bound.sum + hosts)
         if hosts > bound.hosts:
             bound = bound._replace(hosts=hosts, resource=resource)
@@ -154,13 +161,16 @@ def _count_hosts(amounts: abc.Iterable[tuple[float, int]],
     """Return the fewest hosts that have an amount of a resource together.
 
     :param amounts: (amount of a host, number of such hosts)
-    :returns: infinite if all hosts have less
+    :param needed: the amount that they must have
+    :returns: infinite if all hosts together have less
     """
     hosts = 0
+    # Take the hosts with most of it first.
     for amount, number in sorted(amounts, reverse=True):
         if needed <= 0:
             return hosts
-        if 0 < needed <= number * amount:
+        # These hosts have enough.
+        if needed <= number * amount:
             return hosts + math.ceil(needed / amount)
         hosts += number
         needed -= number * amount
@@ -205,13 +215,14 @@ def find_limit(fit: host_fit.HostFit, needs: resources.Needs) -> str:
     """Return the resources for lack of which a server does not fit on a host.
 
     :param needs: of a server that does not fit
-    :returns: their names as a text
+    :returns: their names as a text, such as 'CPUs, memory'
     """
     names = set()
     for obstacle in fit.find_obstacles(needs):
         resource = obstacle.resource
-        # An obstacle without a resource: the server has more vCPUs than the
-        # host has CPUs. A row is a number of vCPUs that the host may sell.
+        # The resource is None if the server has more vCPUs than the host has
+        # CPUs. A name such as 'high row' stands for the vCPUs of a kind that
+        # the host may sell.
         if resource is None or resource.endswith(' row'):
             names.add(CPUS)
         else:

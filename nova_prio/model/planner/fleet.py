@@ -97,13 +97,17 @@ class Fleet:
         self.groups = groups or {}
         self.log: list[Move] = []
         self.changes = list(self.hosts)
+        # The place of the instance before each move of the log.
         self._old_places: list[Place] = []
+        # UUID -> present place.
         self._places: dict[str, Place] = {}
+        # Name of a host -> UUIDs.
         self._guests: dict[str, set[str]] = {
             name: set() for name in self.hosts}
-        # Name of a group -> host -> number of members.
+        # Name of a server group -> host -> number of members.
         self._members: dict[str | None, collections.Counter[str]] = (
             collections.defaultdict(collections.Counter))
+        # UUID -> (position in CLASSES, number of the instance), to sort by.
         self._ranks: dict[str, tuple[int, int]] = {}
         for each in instances:
             self.add(each)
@@ -112,6 +116,7 @@ class Fleet:
         """Add an instance, whose usage the host has already."""
         uuid = instance.uuid
         self.instances[uuid] = instance
+        # Instances are moved in the order of their class, then as added.
         self._ranks[uuid] = (
             CLASSES.index(instance.needs.class_name), len(self._ranks))
         self._places[uuid] = Place(instance.host, instance.cells)
@@ -157,7 +162,9 @@ class Fleet:
         Affinity is as in Nova's filter: a member may use only the hosts with
         members. Therefore Nova never moves a member alone to a new host.
 
-        :param without: UUIDs that do not count on this host
+        :param host: name of the other host
+        :param without: UUIDs of guests of this host that are not counted, as
+            if they had left
         :returns: None if there is no limit
         """
         if instance.group is None:
@@ -166,6 +173,7 @@ class Fleet:
         members = self.count_members(instance, host)
         if (group.policy == AFFINITY and not members and
                 self.has_members(instance)):
+            # All members are on other hosts.
             return 0
         if group.policy != ANTI_AFFINITY:
             return None
@@ -176,7 +184,10 @@ class Fleet:
 
     def find_obstacles(self, instance: Instance,
                        host: str) -> tuple[host_fit.HostObstacle, ...]:
-        """Return why an instance may not move to another host now."""
+        """Return why an instance may not move to another host now.
+
+        :returns: empty if it may
+        """
         obstacles = self.hosts[host].find_obstacles(instance.needs)
         if self.count_allowed(instance, host) == 0:
             policy = self.get_policy(instance)
@@ -196,6 +207,7 @@ class Fleet:
     def move(self, uuid: str, way: str, destination: str | None) -> None:
         """Move an instance, which must fit on its destination.
 
+        :param way: how Nova moves it, such as live
         :param destination: name of a host, or None to shelve the instance
         """
         old = self._places[uuid]
@@ -214,7 +226,10 @@ class Fleet:
             self.put(self.log.pop().uuid, self._old_places.pop())
 
     def put(self, uuid: str, place: Place) -> None:
-        """Change the place of an instance without a check and a log."""
+        """Change the place of an instance without a check and a log.
+
+        :param place: host and NUMA cells; the host may be None
+        """
         instance = self.instances[uuid]
         # Take the usage from the present host, and add it to the new one.
         for at, sign in ((self._places[uuid], -1), (place, 1)):
@@ -225,7 +240,10 @@ class Fleet:
         self._places[uuid] = place
 
     def _register(self, instance: Instance, host: str, sign: int) -> None:
-        """Register an instance on a host, or with sign -1, the contrary."""
+        """Register an instance on a host.
+
+        :param sign: 1; or -1 if the instance leaves the host
+        """
         self.changes.append(host)
         if sign > 0:
             self._guests[host].add(instance.uuid)

@@ -67,21 +67,22 @@ def make_host(cpus: int, cells: int, memory_mb: int,
 
     :param cpus: number of CPUs, a multiple of ``cells``
     :param cells: number of equal NUMA cells
+    :param memory_mb: memory of all NUMA cells together
     :param usable_mb: memory of the host that servers can have
     :param disk_gb: None if disks do not limit the servers
     """
-    size = cpus // cells
-    of_host = capacity.HostCPUs(
+    cpus_per_cell = cpus // cells
+    host_cpus = capacity.HostCPUs(
         dedicated=frozenset(), shared=frozenset(range(cpus)),
         ratio=capacity.parse_ratio(1), mix=False)
     all_cells = []
-    for first in range(0, cpus, size):
-        own = dataclasses.replace(
-            of_host, shared=frozenset(range(first, first + size)))
+    for first in range(0, cpus, cpus_per_cell):
+        cell_cpus = dataclasses.replace(
+            host_cpus, shared=frozenset(range(first, first + cpus_per_cell)))
         all_cells.append(resources.Cell(
-            cpus=own, used=_NO_ROWS, free_memory_mb=memory_mb // cells))
+            cpus=cell_cpus, used=_NO_ROWS, free_memory_mb=memory_mb // cells))
     return host_fit.HostFit.from_host(resources.Host(
-        name='', report=_make_report(of_host), free_memory_mb=usable_mb,
+        name='', report=_make_report(host_cpus), free_memory_mb=usable_mb,
         free_disk_gb=disk_gb, cells=tuple(all_cells)))
 
 
@@ -90,19 +91,21 @@ def group_hosts(hosts: abc.Iterable[host_fit.HostFit],
     """Return the groups of equal empty hosts, those with most CPUs first.
 
     Hosts are equal if they have as many CPUs in as many cells, and nearly the
-    same memory and disks. The first host in the order of memory stands for
-    its group.
+    same memory and disks. The host with the least memory stands for its group.
+    Among groups with the same CPUs, the one with most memory comes first.
     """
+    # Shape, such as the number of CPUs -> hosts.
     by_shape = collections.defaultdict(list)
     for fit in hosts:
         by_shape[_get_shape(fit)].append(fit)
     groups: list[first_fit.HostGroup] = []
     for shape in sorted(by_shape, reverse=True):
+        # Groups in the order of their memory, the least first.
         of_shape: list[first_fit.HostGroup] = []
         for fit in sorted(by_shape[shape], key=_list_amounts):
-            for place, group in enumerate(of_shape):
+            for index, group in enumerate(of_shape):
                 if _are_near(fit, group.fit):
-                    of_shape[place] = group._replace(number=group.number + 1)
+                    of_shape[index] = group._replace(number=group.number + 1)
                     break
             else:
                 of_shape.append(first_fit.HostGroup(fit, number=1))
@@ -111,17 +114,21 @@ def group_hosts(hosts: abc.Iterable[host_fit.HostFit],
 
 
 def _get_shape(fit: host_fit.HostFit) -> tuple[typing.Any, ...]:
-    """Return what equal hosts have exactly in common, to be sorted.
+    """Return what equal hosts have exactly in common, as a sortable key.
 
-    Which CPUs are dedicated, their ratio and mix do not matter: the CPUs are
-    divided anew.
+    Which CPUs are dedicated, and their allocation ratio, do not matter: the
+    planner divides the CPUs anew into dedicated and shared ones.
+
+    :returns: (number of CPUs, their numbers in each NUMA cell, whether disks
+        do not limit the servers, size of the small pages in KiB or 0)
     """
     page_kb = 0
     if fit.small_pages is not None:
         page_kb = fit.small_pages.page_kb
-    sizes = tuple([_count_cpus(cell.cpus) for cell in fit.cells])
-    return (_count_cpus(fit.host.report.cpus), sizes,
-            fit.host.free_disk_gb is None, page_kb)
+    cpus_per_cell = tuple([_count_cpus(cell.cpus) for cell in fit.cells])
+    has_no_disk_limit = fit.host.free_disk_gb is None
+    return (_count_cpus(fit.host.report.cpus), cpus_per_cell,
+            has_no_disk_limit, page_kb)
 
 
 def _count_cpus(cpus: capacity.HostCPUs) -> int:
@@ -156,15 +163,20 @@ def _make_report(
 
 def configure(fit: host_fit.HostFit, cpus: capacity.HostCPUs,
               ) -> host_fit.HostFit:
-    """Return an empty host with other CPU sets, which takes all classes.
+    """Return an empty host with other CPU sets.
+
+    The host takes instances of both priorities and ordinary ones.
 
     :param fit: the host without instances
+    :param cpus: the new CPU sets, of the CPUs that the host has
     """
     cells = []
     for cell in fit.cells:
-        own = cell.cpus.dedicated | cell.cpus.shared
-        cells.append(cell._replace(used=_NO_ROWS, cpus=dataclasses.replace(
-            cpus, dedicated=cpus.dedicated & own, shared=cpus.shared & own)))
+        numbers = cell.cpus.dedicated | cell.cpus.shared
+        cell_cpus = dataclasses.replace(
+            cpus, dedicated=cpus.dedicated & numbers,
+            shared=cpus.shared & numbers)
+        cells.append(cell._replace(used=_NO_ROWS, cpus=cell_cpus))
     host = dataclasses.replace(
         fit.host, report=_make_report(cpus), aggregates=(_PRIORITY,),
         is_enabled=True)
@@ -175,18 +187,24 @@ def divide(fit: host_fit.HostFit, setup: Setup, step: int,
            steps: int) -> capacity.HostCPUs | None:
     """Return the CPU sets of a host: step / steps of each cell is dedicated.
 
+    :param setup: allocation ratio, and whether low-priority instances may also
+        run on the dedicated CPUs (mix)
+    :param step: from 0, all CPUs shared, to ``steps``, all CPUs dedicated
     :returns: None if nova-compute would refuse to start with them
     """
-    cells = [cell.cpus for cell in fit.cells] or [fit.host.report.cpus]
+    # The CPUs of each NUMA cell. A host without cells counts as one.
+    cpus_of_cells = ([cell.cpus for cell in fit.cells] or
+                     [fit.host.report.cpus])
     dedicated: frozenset[int] = frozenset()
     shared: frozenset[int] = frozenset()
-    for cell in cells:
-        ordered = sorted(cell.dedicated | cell.shared)
-        first = len(ordered) - len(ordered) * step // steps
-        shared |= frozenset(ordered[:first])
-        dedicated |= frozenset(ordered[first:])
+    for of_cell in cpus_of_cells:
+        ordered = sorted(of_cell.dedicated | of_cell.shared)
+        shared_count = len(ordered) - len(ordered) * step // steps
+        shared |= frozenset(ordered[:shared_count])
+        dedicated |= frozenset(ordered[shared_count:])
     cpus = capacity.HostCPUs(dedicated=dedicated, shared=shared,
                              ratio=setup.ratio, mix=setup.mix)
+    # Mix needs CPUs of both kinds, and vCPUs of low priority to sell.
     if setup.mix and not (dedicated and shared and cpus.sellable.low):
         return None
     return cpus
@@ -200,23 +218,28 @@ def list_divisions(groups: abc.Sequence[first_fit.HostGroup],
     dedicate the same part of their CPUs.
 
     :param groups: the hosts, each a number of equal ones
+    :param setup: allocation ratio, and whether low-priority instances may also
+        run on the dedicated CPUs (mix)
     :returns: list with the groups for each division
     """
+    # The most CPUs of a NUMA cell.
     largest = 0
     for group in groups:
         cpus = _count_cpus(group.fit.host.report.cpus)
         largest = max(largest, cpus // (len(group.fit.cells) or 1))
+    # One CPU of a cell is a step, if these are not too many.
     steps = max(min(largest, _MOST_STEPS), 1)
     divisions = []
     for step in range(steps + 1):
         configured = []
         for group in groups:
+            # None if nova-compute would refuse to start with these CPU sets.
             divided = divide(group.fit, setup, step, steps)
             if divided is not None:
                 configured.append(group._replace(
                     fit=configure(group.fit, divided)))
-        # nova-compute would start on all hosts.
-        if len(configured) == len(groups):
+        is_possible_on_all = len(configured) == len(groups)
+        if is_possible_on_all:
             divisions.append(configured)
     return divisions
 
@@ -227,14 +250,16 @@ def find_misfits(groups: abc.Sequence[first_fit.HostGroup],
                  ) -> list[first_fit.Kind]:
     """Return the servers that, without or with mix, fit on no empty host.
 
-    An example is a server that needs whole cores, which no mix host takes: its
-    low-priority instances run on all cores.
+    With mix, low-priority instances may also run on the dedicated CPUs.
+    Therefore no host with mix takes a server that needs whole cores of its
+    own.
 
     :param groups: all hosts, each a number of equal ones
     :param kinds: the servers, each a number of equal ones
+    :param ratios: allocation ratios to try
     """
     # For each ratio, without and with mix: the hosts with each division of
-    # their CPUs.
+    # their CPUs into dedicated and shared ones.
     by_setup = []
     for ratio in ratios:
         for mix in False, True:
@@ -257,11 +282,13 @@ def find_fewest(groups: abc.Sequence[first_fit.HostGroup],
     """Return the fewest hosts that are enough for servers, a Forecast.
 
     A division makes some CPUs of each host dedicated and the others shared.
-    Those with the smallest lower bounds of the number of hosts are tried.
+    The divisions with the smallest lower bounds of the number of hosts are
+    tried.
 
-    :param kinds: the servers, each a number of equal ones
     :param groups: all hosts, which are at least one. More hosts like those of
         each group are used after them, if they are not enough.
+    :param kinds: the servers, each a number of equal ones
+    :param setup: allocation ratio, and mix or not
     """
     # Each server needs at most one more host.
     more = sum(kind.number for kind in kinds)
@@ -273,14 +300,14 @@ def find_fewest(groups: abc.Sequence[first_fit.HostGroup],
     for number, division in enumerate(divisions):
         bound = first_fit.calculate_bound(division, kinds)
         trials.append((bound, number, division))
-    # No two numbers are equal, so that no divisions are compared.
+    # Each number occurs once, so that the sort never compares divisions.
     trials.sort()
     best = Forecast(
         setup=setup, cpus=None, hosts=None, least=math.inf, limit='')
     if trials:
         best = best._replace(least=trials[0][0].hosts)
     for bound, _, division in trials[:_MOST_TRIALS]:
-        # This division, and all later ones, cannot be better.
+        # This division, and all later ones, cannot need fewer hosts.
         if best.hosts is not None and bound.hosts >= best.hosts:
             break
         hosts = first_fit.pack(division, kinds)
@@ -303,15 +330,20 @@ def _separate(dedicated: abc.Sequence[first_fit.HostGroup],
               shared: abc.Sequence[first_fit.HostGroup],
               kinds: abc.Iterable[first_fit.Kind],
               answer: Forecast) -> Forecast:
-    """Return the better Forecast if pinned servers have hosts of their own.
+    """Return the better Forecast: with hosts for pinned servers, or without.
+
+    Try one more arrangement: pinned servers have hosts of their own, whose
+    CPUs are all dedicated. All other servers share the other hosts.
 
     :param dedicated: equal hosts, all CPUs of which are dedicated
     :param shared: the same hosts, all CPUs of which are shared
-    :param answer: the Forecast without such hosts
+    :param kinds: the servers, each a number of equal ones
+    :param answer: the Forecast without this arrangement
     """
     pinned, others = [], []
     for kind in kinds:
-        if kind.needs.request.needed_rows.high:
+        is_pinned = kind.needs.request.needed_rows.high > 0
+        if is_pinned:
             pinned.append(kind)
         else:
             others.append(kind)
@@ -319,15 +351,17 @@ def _separate(dedicated: abc.Sequence[first_fit.HostGroup],
               first_fit.calculate_bound(shared, others))
     answer = answer._replace(
         least=min(answer.least, bounds[0].hosts + bounds[1].hosts))
-    first = first_fit.pack(dedicated, pinned)
-    second = first_fit.pack(shared, others)
-    if first is None or second is None:
+    # The numbers of hosts; None if a server does not fit.
+    pinned_hosts = first_fit.pack(dedicated, pinned)
+    other_hosts = first_fit.pack(shared, others)
+    if pinned_hosts is None or other_hosts is None:
         return answer
-    if answer.hosts is not None and answer.hosts <= first + second:
+    hosts = pinned_hosts + other_hosts
+    if answer.hosts is not None and answer.hosts <= hosts:
         return answer
     # The larger bound is that of the servers that need more hosts.
-    return answer._replace(cpus=None, hosts=first + second,
-                           limit=max(bounds).resource)
+    return answer._replace(
+        cpus=None, hosts=hosts, limit=max(bounds).resource)
 
 
 def change_priority(needs: resources.Needs,
@@ -335,12 +369,15 @@ def change_priority(needs: resources.Needs,
     """Return the needs of an equal server of another priority.
 
     It has as many pinned and shared vCPUs, and may use all hosts.
+
+    :param priority: 'high', 'low' or None for an ordinary server
     """
     request = needs.request
     demand = dataclasses.replace(request.demand, priority=priority)
     cells = []
     for cell in needs.cells:
-        # The low row has the shared vCPUs of all classes.
+        # The rows are the vCPUs of the cell by kind: high are the pinned ones,
+        # and low are the shared ones of all classes.
         of_cell = capacity.Demand(priority, dedicated=cell.rows.high,
                                   shared=cell.rows.low)
         cells.append(cell._replace(
@@ -357,25 +394,33 @@ def grow(kinds: abc.Iterable[first_fit.Kind],
          percent: decimal.Decimal) -> list[first_fit.Kind]:
     """Return the servers, more of them by some percent.
 
-    Their sum is rounded up, and the number of each kind to a neighbour.
+    Their sum is rounded up, and the number of each kind up or down.
+
+    :param kinds: the servers, each a number of equal ones
+    :param percent: 20 for a fifth more
     """
     factor = 1 + fractions.Fraction(percent) / 100
+    # (servers, their number after the growth, which may be no whole number)
     exact = [(kind, kind.number * factor) for kind in kinds]
     grown = [kind._replace(number=math.floor(number))
              for kind, number in exact]
-    missing = math.ceil(sum(number for _, number in exact)) - sum(
-        kind.number for kind in grown)
-    # Those with the largest remainders get one more.
-    places = sorted(range(len(exact)), reverse=True,
-                    key=lambda place: exact[place][1] % 1)
-    for place in places[:missing]:
-        kind = grown[place]
-        grown[place] = kind._replace(number=kind.number + 1)
+    total = math.ceil(sum(number for _, number in exact))
+    missing = total - sum(kind.number for kind in grown)
+    # Those that lost most by the rounding get one more.
+    indexes = sorted(range(len(exact)), reverse=True,
+                     key=lambda index: exact[index][1] % 1)
+    for index in indexes[:missing]:
+        kind = grown[index]
+        grown[index] = kind._replace(number=kind.number + 1)
     return grown
 
 
 def count_vcpus(kinds: abc.Iterable[first_fit.Kind]) -> dict[str, int]:
-    """Return priority -> the vCPUs of all its servers."""
+    """Return the vCPUs of the servers of each priority.
+
+    :param kinds: the servers, each a number of equal ones
+    :returns: dict, 'high' and 'low' -> number of vCPUs
+    """
     vcpus = dict.fromkeys(capacity.PRIORITIES, 0)
     for kind in kinds:
         request = kind.needs.request
@@ -388,15 +433,16 @@ def change_share(kinds: abc.Sequence[first_fit.Kind], vcpus: int,
                  percent: int) -> list[first_fit.Kind]:
     """Return servers with another part of high-priority vCPUs.
 
-    Only the numbers of the servers with a priority change. The sizes of each
-    priority keep their shares. Both priorities must have servers.
+    Only the numbers of the servers with a priority change, all those of one
+    priority by the same factor. Both priorities must have servers.
 
     :param kinds: the servers, each a number of equal ones
     :param vcpus: the vCPUs of all servers with a priority
     :param percent: the part of these vCPUs that has high priority
     """
+    # Priority -> number of vCPUs now.
     present = count_vcpus(kinds)
-    # Priority -> hundredths of vCPUs.
+    # Priority -> number of vCPUs to reach, times 100.
     wanted = {capacity.HIGH: vcpus * percent,
               capacity.LOW: vcpus * (100 - percent)}
     changed = []

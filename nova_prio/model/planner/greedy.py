@@ -18,14 +18,20 @@ _RANK = operator.itemgetter(0, 1)
 
 def make_room(of_search: search.Search,
               of_room: room.Room) -> list[fleet_module.Move]:
-    """Return the better of two greedy plans; the most instances first."""
+    """Return the better of two greedy plans that make room for instances.
+
+    That is the plan after which more of the wanted instances fit, or if as
+    many fit, the one with the smaller cost. The fleet is the same afterwards.
+    """
     fleet, found = of_search.fleet, []
     for extend in of_room.extend, of_room.extend_simply:
+        # Each call moves guests away, until no more of the instances can fit.
         while extend():
             pass
+        # The number of wanted instances that fit, and the moves made for it.
         count, moves = of_room.count(), list(fleet.log)
-        # Several moves of one instance become one. This changes the fleet, and
-        # may leave an instance where less room remains.
+        # Several moves of one instance become one. This changes the fleet:
+        # less room may remain than after the original moves.
         merged = arrange.merge(fleet)
         if of_room.count() == count:
             moves = merged
@@ -37,22 +43,28 @@ def make_room(of_search: search.Search,
 
 def move_all(of_search: search.Search, uuids: list[str],
              can_displace: bool) -> list[fleet_module.Move]:
-    """Return the best plan of three greedy ones with repair.
+    """Return the best of three greedy plans that move instances away.
 
-    :param can_displace: whether other instances may move
+    The best plan leaves the fewest instances, then has the smallest cost. The
+    fleet is the same afterwards.
+
+    :param uuids: UUIDs of the instances, in the preferred order
+    :param can_displace: whether other instances may move to make room
     """
     fleet, found = of_search.fleet, []
+    # (UUID, the best allowed way to move it, such as live)
     best_ways = []
     for uuid in uuids:
         ways = of_search.list_ways(uuid)
         if ways:
             best_ways.append((uuid, ways[0]))
-    # No plan has a smaller cost.
+    # No plan that moves all of them has a smaller cost.
     bound = of_search.calculate_cost(best_ways)
     # As many instances as possible fit if the largest comes first.
     by_size = sorted(uuids, key=of_search.get_size, reverse=True)
     for preference in search.PREFERENCES:
         order = uuids if preference == search.FIRST else by_size
+        # UUIDs of the instances that fit nowhere.
         left = of_search.move_all(order, preference)
         if left and can_displace:
             left = _repair(of_search, left)
@@ -76,11 +88,13 @@ def _repair(of_search: search.Search, left: list[str]) -> list[str]:
 
     Each instance goes to the host with the least room that suffices.
 
+    :param left: UUIDs of the instances
     :returns: UUIDs of the instances that still fit nowhere
     """
     fleet, remaining = of_search.fleet, []
-    # Instances with the same needs and group share a Room.
+    # (needs, server group) -> the Room that equal instances have in common.
     rooms: dict[abc.Hashable, room.Room] = {}
+    # The keys for which no guests can make room.
     hopeless = set()
     for uuid in left:
         instance = fleet.instances[uuid]
@@ -91,6 +105,7 @@ def _repair(of_search: search.Search, left: list[str]) -> list[str]:
         if of_search.list_ways(uuid) and key not in hopeless:
             if key not in rooms:
                 rooms[key] = room.Room(of_search, instance, most=1)
+            # This moves other guests away.
             has_room = rooms[key].extend()
             if has_room and of_search.move_away(uuid, search.PACK):
                 continue

@@ -67,13 +67,14 @@ class HostFit(typing.NamedTuple):
             sign: int = 1) -> HostFit:
         """Return the host after an instance arrives, or leaves.
 
+        :param needs: of the instance
         :param cells: index of the host cell of each guest cell
         :param sign: 1, or -1 if the instance leaves
         """
         changed = list(self.cells)
         for index, guest in zip(cells, needs.cells, strict=True):
             cell = changed[index]
-            # To make a tuple takes half the time of _replace.
+            # This runs very often, and _replace() takes twice the time.
             changed[index] = resources.Cell(
                 cpus=cell.cpus,
                 used=capacity.add_rows(cell.used, guest.rows, sign),
@@ -95,9 +96,12 @@ class HostFit(typing.NamedTuple):
     def fill(self, needs: resources.Needs, most: int) -> tuple[HostFit, int]:
         """Return the host with equal instances, and how many of them fit.
 
+        :param needs: of each instance
         :param most: maximum number of instances
+        :returns: (the host with these instances, their number)
         """
-        if any(self._check_policy(needs)):
+        is_forbidden = any(self._check_policy(needs))
+        if is_forbidden:
             return self, 0
         filled = self
         for count in range(most):
@@ -114,7 +118,10 @@ class HostFit(typing.NamedTuple):
             self.host.report.sellable, self.used)
 
     def measure_room(self, needs: resources.Needs) -> tuple[int, int]:
-        """Return the room of the host for equal instances.
+        """Return the room of the host for an instance.
+
+        A row is a number of vCPUs that the host may sell. An instance may use
+        several, such as pinned and shared vCPUs.
 
         :returns: (remaining vCPUs of the smallest row that the instance uses,
             free memory in MB)
@@ -125,9 +132,9 @@ class HostFit(typing.NamedTuple):
     def choose_cells(self, needs: resources.Needs) -> tuple[int, ...] | None:
         """Return the host cells of an instance, or None if it does not fit.
 
-        :returns: index of the host cell of each guest cell
+        :returns: index of the host cell of each guest cell; empty without a
+            NUMA topology
         """
-        # Stop at the first obstacle.
         cells = self._choose_free_cells(needs)
         if cells is None or any(self._check_policy(needs)):
             return None
@@ -136,6 +143,7 @@ class HostFit(typing.NamedTuple):
     def _choose_free_cells(
             self, needs: resources.Needs) -> tuple[int, ...] | None:
         """Return the same as :meth:`choose_cells`, by the usage alone."""
+        # any() stops at the first obstacle.
         if any(self._check_amounts(needs)):
             return None
         return self._choose_cells(needs)
@@ -150,12 +158,13 @@ class HostFit(typing.NamedTuple):
 
     def _check_policy(self, needs: resources.Needs,
                       ) -> abc.Iterator[HostObstacle]:
-        """Yield the obstacles that depend on no usage."""
+        """Yield the obstacles that do not depend on what other guests use."""
         host, request = self.host, needs.request
         if not host.is_enabled:
             yield HostObstacle('the host is disabled')
-        names = {each.name for each in host.aggregates}
-        for name in sorted(needs.aggregates - names):
+        # A destination must be in each aggregate that the needs name.
+        aggregate_names = {each.name for each in host.aggregates}
+        for name in sorted(needs.aggregates - aggregate_names):
             yield HostObstacle('the host is not in aggregate %s' % name)
         if host.name in needs.refused_hosts:
             yield HostObstacle('Nova refused the host before')
@@ -168,10 +177,12 @@ class HostFit(typing.NamedTuple):
                                   for each in host.aggregates):
             yield HostObstacle(
                 'an aggregate of the host excludes new ordinary instances')
-        # Placement refuses this by max_unit of VCPU. That of a mix host is
-        # larger: there, the refusals of _check_amounts contain the same rule.
-        if (not host.report.mix and
-                request.needed_rows.ordinary > host.report.shared_cpus):
+        # The shared vCPUs of the instance; 0 if it has low priority.
+        shared_vcpus = request.needed_rows.ordinary
+        # Placement refuses too many of them by max_unit of VCPU. On a mix
+        # host, max_unit is larger, because low-priority instances may also use
+        # its dedicated CPUs. There, _check_amounts checks the same rule.
+        if not host.report.mix and shared_vcpus > host.report.shared_cpus:
             yield HostObstacle(
                 'the instance has more shared vCPUs than the host has shared '
                 'CPUs')
@@ -185,12 +196,14 @@ class HostFit(typing.NamedTuple):
         to sell more than the allocation ratio allows to any.
         """
         needed_mb = needs.request.memory_mb
+        # Names of reasons, such as 'memory'.
         refused = set()
         for each in admission.find_refusals(
                 self.host.report, needs.request, self.remaining,
                 self.free_memory_mb, self.small_pages):
             refused.add(each.reason)
             yield self._convert_refusal(each)
+        # The memory that Placement can still sell.
         sellable_mb = self.free_memory_mb + self.host.overcommit_mb
         if needed_mb > sellable_mb and 'memory' not in refused:
             yield HostObstacle(
@@ -207,20 +220,25 @@ class HostFit(typing.NamedTuple):
     def _convert_refusal(self, refusal: admission.Refusal) -> HostObstacle:
         """Return the HostObstacle of a Refusal of the admission checks.
 
+        It names a resource only if moves of other instances can free enough.
+
         :param refusal: its reason is "memory", "small_pages", the name of a
-            row with the suffix "_capacity", or one that no move can cure
+            row of vCPUs with the suffix "_capacity", such as "high_capacity",
+            or one that no move can cure
         """
         needed, available = refusal.needed or 0, refusal.available or 0
         row = refusal.reason.removesuffix('_capacity')
+        # The vCPUs that the host sells of this row; -1 if it is not a row.
+        sellable = getattr(self.host.report.sellable, row, -1)
         if refusal.reason == 'memory':
             resource = 'MEMORY_MB'
         elif (refusal.reason == 'small_pages' and self.small_pages and
                 needed <= self.small_pages.total_mb):
             resource = memory_pages.RESOURCE
-        elif needed <= getattr(self.host.report.sellable, row, -1):
+        elif needed <= sellable:
             resource = row + ' row'
         else:
-            # More than the host sells can never be free.
+            # No move helps: more than the host has can never be free.
             return HostObstacle(refusal.detail)
         return HostObstacle(text=refusal.detail, resource=resource,
                             missing=needed - available)
@@ -232,6 +250,9 @@ class HostFit(typing.NamedTuple):
         the most free CPUs, then those with the most free memory
         (``numa_fit_instance_to_host`` in nova/virt/hardware.py). For a guest
         of several cells, Nova may miss a fit that is found here.
+
+        :returns: index of the host cell of each guest cell; empty without a
+            NUMA topology
         """
         if not needs.cells:
             return ()
@@ -246,31 +267,43 @@ class HostFit(typing.NamedTuple):
                       -cell.free_memory_mb) for cell in self.cells]
             indexes.sort(key=ranks.__getitem__)
         for chosen in itertools.permutations(indexes, len(needs.cells)):
-            if not any(self._count_missing(guest, index, needs)
-                       for index, guest in zip(chosen, needs.cells)):
+            lacks_something = any(
+                self._count_missing(guest, index, needs)
+                for index, guest in zip(chosen, needs.cells))
+            if not lacks_something:
                 return chosen
         return None
 
     def _count_missing(self, guest: resources.GuestCell, index: int,
                        needs: resources.Needs) -> int:
-        """Return the vCPUs that a host cell lacks; 1 if it lacks memory."""
+        """Return the vCPUs that a host cell lacks for a guest cell.
+
+        :param index: index of the host cell
+        :param needs: of the whole guest
+        :returns: 0 if the guest cell fits; 1 if only memory is missing
+        """
         cell = self.cells[index]
         missing = sum(wanted - free for _, wanted, free in
                       capacity.find_shortages(guest.rows, cell.remaining))
-        # A guest cell may not have more floating vCPUs, which all count in
-        # the low row, than CPUs to float on.
+        # A guest cell may not have more vCPUs that are not pinned than the
+        # host cell has CPUs for them. The low row counts all these vCPUs.
         usable = cell.cpus.shared
         if needs.request.priority == capacity.LOW:
             usable = cell.cpus.floating
         missing = max(missing, guest.rows.low - len(usable))
         free_mb = cell.free_memory_mb
         # Nova never overcommits the memory of pinned guests.
-        if not guest.rows.high:
+        is_pinned = guest.rows.high > 0
+        if not is_pinned:
             free_mb += cell.overcommit_mb
         return max(missing, int(guest.memory_mb > free_mb))
 
     def _describe_cells(self, needs: resources.Needs) -> HostObstacle:
-        """Return the HostObstacle if the guest cells fit on no host cells."""
+        """Return the HostObstacle of a guest that fits on no NUMA cells.
+
+        It tells how many vCPUs are missing for the largest guest cell, on the
+        host cell that comes closest.
+        """
         if len(needs.cells) > len(self.cells):
             return HostObstacle('the host has %d NUMA cells, %d are needed' % (
                 len(self.cells), len(needs.cells)))

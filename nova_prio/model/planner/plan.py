@@ -93,16 +93,21 @@ def plan_drain(fleet: fleet_module.Fleet, hosts: abc.Collection[str],
                ways: abc.Collection[str] = fleet_module.WAYS) -> Plan:
     """Return the moves after which hosts have no instances.
 
-    :param fleet: without moves; it is the same after the call
-    :param hosts: names of the hosts, which take no instances
-    :param ways: the allowed ways
+    :param fleet: the state of all hosts before the first move; it is the same
+        after the call
+    :param hosts: names of the hosts to empty, which take no instances
+    :param ways: the allowed ways to move instances, such as live and cold
+    :returns: the Plan, whose ``misses`` are the instances that stay
     """
     of_search = search.Search(fleet, ways, closed=frozenset(hosts))
     uuids = _list_guests(fleet, hosts)
+    # After a loss, only the guests of the lost host are moved.
+    can_displace = fleet_module.EVACUATE not in ways
     try:
-        moves = greedy.move_all(of_search, uuids,
-                                can_displace=fleet_module.EVACUATE not in ways)
+        moves = greedy.move_all(of_search, uuids, can_displace)
+        # Make the moves again, in the preferred order.
         arrange.replay(fleet, arrange.arrange(fleet, moves))
+        # The instances that are still on the hosts.
         misses = tuple(_describe_miss(of_search, fleet.instances[uuid])
                        for uuid in _list_guests(fleet, hosts))
         return Plan(tuple(fleet.log), misses)
@@ -128,10 +133,12 @@ def _list_guests(fleet: fleet_module.Fleet,
 
 
 def calculate_addition(misses: abc.Iterable[Miss]) -> Addition:
-    """Return the resources of one more host that takes all missed instances.
+    """Return what one more host needs to take all instances without a move.
 
     It is the sum of their needs, so it is exact for the given misses. Another
-    plan might leave smaller instances.
+    plan might leave smaller instances without a move.
+
+    :param misses: one for each instance for which there is no move
     """
     rows = capacity.Rows(high=0, low=0, ordinary=0)
     memory_mb = disk_gb = 0
@@ -151,7 +158,8 @@ def plan_room(fleet: fleet_module.Fleet, wanted: fleet_module.Instance,
     Low-priority instances use no dedicated CPUs: if only they may move, no
     more pinned instances will fit.
 
-    :param fleet: without moves; it is the same after the call
+    :param fleet: the state of all hosts before the first move; it is the same
+        after the call
     :param wanted: one of the instances, which is not in the fleet and on no
         host. Its needs may name the aggregate whose hosts it must use.
     :param number: how many instances must fit, 1 or more
@@ -180,12 +188,17 @@ def plan_room(fleet: fleet_module.Fleet, wanted: fleet_module.Instance,
 
 def _describe_next(of_search: search.Search, wanted: fleet_module.Instance,
                    hosts: list[str]) -> Miss:
-    """Return the closest miss of one more wanted instance.
+    """Return why one more wanted instance does not fit.
 
-    :param hosts: those of the other wanted instances
+    The Miss names the host with the smallest shortage. To find it, put the
+    other wanted instances on their hosts, and remove them again.
+
+    :param wanted: one of the wanted instances, which are equal
+    :param hosts: the hosts on which the others fit, one for each
     """
     fleet = of_search.fleet
-    # No UUID of an instance has a space, so that these are others.
+    # Make up UUIDs for the others. They differ from all UUIDs of instances,
+    # which contain no space.
     uuids = ['%s %d' % (wanted.uuid, number) for number in range(len(hosts))]
     for uuid, host in zip(uuids, hosts):
         fleet.add(dataclasses.replace(wanted, uuid=uuid))
@@ -200,11 +213,16 @@ def _describe_next(of_search: search.Search, wanted: fleet_module.Instance,
 
 def _describe_miss(of_search: search.Search,
                    instance: fleet_module.Instance) -> Miss:
-    """Return the closest miss of an instance in the present state."""
+    """Return why an instance has no move in the present state.
+
+    The Miss names the host with the smallest shortage, if there is a host that
+    takes instances.
+    """
     fleet = of_search.fleet
     if (fleet.get_place(instance.uuid).host and
             not of_search.list_ways(instance.uuid)):
         return Miss(instance, 'no allowed way to move the instance')
+    # (the shortage as a sortable key, name of the host, its obstacles)
     answers = []
     for name in of_search.open_hosts:
         found = fleet.find_obstacles(instance, name)
@@ -219,10 +237,13 @@ def _describe_miss(of_search: search.Search,
 
 def _measure_shortage(
         obstacles: abc.Iterable[host_fit.HostObstacle]) -> tuple[int, ...]:
-    """Return a key by which the closest host is the smallest.
+    """Return a sortable key: it is smallest for the host closest to a fit.
 
-    :param obstacles: those of one host
+    :param obstacles: the reasons why an instance does not fit on one host
+    :returns: (number of obstacles that no move can remove, missing vCPUs of
+        all kinds, missing MB of memory, missing GB of disk)
     """
+    # Name of the resource -> missing amount.
     missing: collections.Counter[str] = collections.Counter()
     permanent = 0
     for each in obstacles:
@@ -233,4 +254,6 @@ def _measure_shortage(
     memory_mb = (missing.pop('MEMORY_MB', 0) +
                  missing.pop(memory_pages.RESOURCE, 0))
     disk_gb = missing.pop('DISK_GB', 0)
-    return permanent, missing.total(), memory_mb, disk_gb
+    # All other resources are counted in vCPUs.
+    missing_vcpus = missing.total()
+    return permanent, missing_vcpus, memory_mb, disk_gb

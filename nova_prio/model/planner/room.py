@@ -48,6 +48,7 @@ class Room:
             self._fleet.get_policy(wanted) == fleet_module.AFFINITY)
         # Number of changes of the fleet that _counts and _victims consider.
         self._position = 0
+        # Host that takes instances -> how many of the wanted ones fit.
         self._counts = dict.fromkeys(of_search.open_hosts, 0)
         # Host -> its guests, a list for each kind.
         self._kinds: dict[str, list[list[str]]] = {}
@@ -67,7 +68,10 @@ class Room:
         return self.count() == self._most
 
     def list_hosts(self) -> list[str]:
-        """Return the host of each instance that fits."""
+        """Return the host of each wanted instance that fits.
+
+        :returns: a host occurs once for each of the instances that it can take
+        """
         counts = self._count_by_host()
         hosts: list[str] = []
         for host in sorted(counts, key=counts.__getitem__, reverse=True):
@@ -85,10 +89,15 @@ class Room:
                 not self._fleet.has_members(self._wanted))
 
     def _count_by_host(self) -> dict[str, int]:
-        """Return how many instances fit on each open host now."""
+        """Return how many wanted instances fit on each open host now.
+
+        An open host is one that takes instances. Only hosts that have changed
+        since the last call are counted anew.
+        """
         self._position, changed = self._search.find_changed(self._position)
         if changed and self._has_affinity:
-            # A member on one host decides about all hosts.
+            # With affinity, a member on one host decides whether the other
+            # hosts are allowed: count them all.
             changed = self._search.open_hosts
         for host in changed:
             self._counts[host] = self._count(host, self._most)
@@ -103,14 +112,16 @@ class Room:
         :param most: where to stop counting
         :param without: UUIDs of these guests
         """
-        of_host = self._fleet.hosts[host]
+        emptied = self._fleet.hosts[host]
+        # The limit of the server group, or None.
         allowed = self._fleet.count_allowed(self._wanted, host, without)
         if allowed is not None:
             most = min(most, allowed)
         for uuid in without:
-            of_host = of_host.add(self._fleet.instances[uuid].needs,
+            # Sign -1 takes the guest away.
+            emptied = emptied.add(self._fleet.instances[uuid].needs,
                                   self._fleet.get_place(uuid).cells, sign=-1)
-        _, count = of_host.fill(self._wanted.needs, most)
+        _, count = emptied.fill(self._wanted.needs, most)
         return count
 
     def extend(self) -> bool:
@@ -120,53 +131,73 @@ class Room:
         of one host. The guests must fit on the other hosts without further
         moves. They go to the host with the least room that suffices, so that
         large rooms stay.
+
+        :returns: False if this is not possible; then nothing has moved
         """
-        before, length = self.count(), len(self._fleet.log)
+        # How many of the wanted instances fit, and the number of moves so far.
+        fitting, moves_before = self.count(), len(self._fleet.log)
         for size in _SIZES:
-            # The cheapest come first.
+            # The guests to move; the smallest cost comes first.
             evictions = sorted(self._list_evictions(size))
             for eviction in evictions[:_MAX_TRIALS]:
-                # Leave the free room to guests that cannot be shelved.
+                # Guests that cannot be shelved come first: they need the room.
                 order = sorted(eviction.uuids, key=self._can_be_shelved)
-                if (all(self._search.move_away(uuid, search.PACK)
-                        for uuid in order) and self.count() > before):
+                # Move one after the other, until one cannot move.
+                have_moved = all(self._search.move_away(uuid, search.PACK)
+                                 for uuid in order)
+                if have_moved and self.count() > fitting:
                     return True
-                self._fleet.rollback(length)
+                self._fleet.rollback(moves_before)
         return False
 
     def _can_be_shelved(self, uuid: str) -> bool:
         return fleet_module.SHELVE in self._search.list_ways(uuid)
 
     def extend_simply(self) -> bool:
-        """Do the same as :meth:`extend`, by the first choice that works.
+        """Move guests so that more instances fit; take the first way found.
 
-        Empty the hosts in their order, one guest after the other.
+        :meth:`extend` does the same with better choices. Here, empty the hosts
+        in their order, one guest after the other.
+
+        :returns: False if this is not possible; then nothing has moved
         """
-        before, length = self.count(), len(self._fleet.log)
-        # Size 0 stands for any number of guests.
-        hosts = list(dict.fromkeys(
-            eviction.host for eviction in self._list_evictions(size=0)))
+        # How many of the wanted instances fit, and the number of moves so far.
+        fitting, moves_before = self.count(), len(self._fleet.log)
         if self._has_affinity:
-            # With affinity, a host without members of the group becomes
-            # allowed when all members are shelved.
+            # With affinity, a host without members of the server group is not
+            # allowed until all members are shelved. To allow for that, try all
+            # hosts that take instances.
             hosts = list(self._search.open_hosts)
+        else:
+            # The hosts where guests can make room; size 0 stands for any
+            # number of guests.
+            hosts = list(dict.fromkeys(
+                eviction.host for eviction in self._list_evictions(size=0)))
         for host in hosts[:_MAX_TRIALS]:
             for uuid in self._fleet.list_guests(host):
-                if (self._search.move_away(uuid, search.FIRST) and
-                        self.count() > before):
+                has_moved = self._search.move_away(uuid, search.FIRST)
+                if has_moved and self.count() > fitting:
                     return True
-            self._fleet.rollback(length)
+            self._fleet.rollback(moves_before)
         return False
 
     def _list_evictions(self, size: int) -> abc.Iterator[Eviction]:
-        """Yield the evictions of one size of all open hosts."""
+        """Yield the evictions of all hosts that take instances.
+
+        The guests of an eviction make room for one more wanted instance when
+        they leave their host.
+
+        :param size: number of guests of an eviction; 0 for as few as suffice
+        """
         moved = {move.uuid for move in self._fleet.log}
         total = self.count()
-        for host, target in self._counts.items():
+        for host, fitting in self._counts.items():
+            # All instances must fit on this host: more than on the best one.
             if self._must_share_host():
-                target = total
-            for uuids in self._find_victims(host, target + 1, size):
-                # A second move of an instance will be merged with the first.
+                fitting = total
+            for uuids in self._find_victims(host, fitting + 1, size):
+                # (UUID, how Nova would move it). A second move of an instance
+                # costs nothing: it will be merged with the first.
                 ways = [(uuid, self._search.expect_way(uuid))
                         for uuid in uuids if uuid not in moved]
                 yield Eviction(cost=self._search.calculate_cost(ways),
@@ -178,18 +209,22 @@ class Room:
 
         :param target: wanted number of instances on the host
         :param size: number of guests of each set; 0 for as few as suffice
+        :returns: tuples of UUIDs; empty if the host cannot be emptied enough
         """
         if host not in self._kinds:
             self._kinds[host] = self._search.group_guests(host)
-        # The guests of a kind are interchangeable: ask for the first one.
+        # Each kind is a list of UUIDs of interchangeable guests: if the first
+        # one can leave the host, all can.
         kinds = [uuids for uuids in self._kinds[host]
                  if self._search.can_leave(uuids[0])]
         movable = sum(kinds, [])
+        # Answers from before, as long as the host has not changed.
         found = self._victims.setdefault(host, {})
         key = size, target, tuple(movable)
         if key in found:
             return found[key]
         choices: list[Guests] = []
+        # Without all movable guests, do enough instances fit?
         if self._suffices(host, target, movable):
             if size == 0:
                 by_size = sorted(
@@ -209,10 +244,13 @@ class Room:
 
     def _reduce(self, host: str, target: int,
                 order: abc.Iterable[str]) -> Guests:
-        """Return as few guests as possible without which ``target`` fit.
+        """Return few guests of a host without which the instances fit.
 
         Take guests from the beginning of ``order`` until the instances fit.
         Then leave out each that is not needed.
+
+        :param target: number of wanted instances that must fit
+        :param order: UUIDs of the guests to choose from
         """
         chosen: list[str] = []
         for uuid in order:
@@ -229,12 +267,14 @@ class Room:
 def _combine(kinds: list[list[str]], size: int) -> abc.Iterator[Guests]:
     """Yield the different choices of one guest, or of two guests.
 
-    :param kinds: interchangeable guests in each of the lists
+    :param kinds: lists of UUIDs; the guests of one list are interchangeable
     :param size: 1 or 2
     """
     for number, uuids in enumerate(kinds):
+        # One guest, or two of one kind.
         if len(uuids) >= size:
             yield tuple(uuids[:size])
+        # Two guests of different kinds.
         if size == 2:
             for others in kinds[number + 1:]:
                 yield uuids[0], others[0]

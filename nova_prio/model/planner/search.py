@@ -33,17 +33,19 @@ class Search:
     position in the fleet.
 
     :param ways: the allowed ways
-    :param closed: hosts that take no instance
+    :param closed: names of the hosts that take no instance
     """
 
     def __init__(self, fleet: fleet_module.Fleet, ways: abc.Collection[str],
                  closed: abc.Container[str] = ()) -> None:
         self.fleet = fleet
+        # The allowed ways, such as live, the best first.
         self._ways = [way for way in fleet_module.ALL_WAYS if way in ways]
+        # Name of each host that takes instances -> its position in the fleet.
         self.open_hosts = {name: number for number, name
                            in enumerate(fleet.hosts) if name not in closed}
-        # Needs -> (number of the changes of the fleet that the destinations
-        # consider, destinations).
+        # Needs of instances -> (number of the changes of the fleet that the
+        # destinations consider, destinations).
         self._destinations: dict[resources.Needs, tuple[
             int, Destinations]] = {}
 
@@ -72,12 +74,16 @@ class Search:
     def find_changed(self, position: int) -> tuple[int, abc.Iterable[str]]:
         """Return the open hosts whose usage has changed.
 
+        An open host is one that takes instances.
+
         :param position: number of changes that the caller has considered
         :returns: (number of all changes, names of the hosts)
         """
+        # The name of the host of each change of a usage.
         changes = self.fleet.changes
         if position == len(changes):
             return position, ()
+        # The keys of a dict are in order, and each host occurs once.
         return len(changes), dict.fromkeys(
             host for host in changes[position:] if host in self.open_hosts)
 
@@ -85,10 +91,15 @@ class Search:
                           ) -> Destinations:
         """Return the open hosts with the resources for an instance now.
 
-        Server groups are not considered. The order of the hosts is arbitrary.
+        An open host is one that takes instances. Server groups are not
+        considered. The order of the hosts is arbitrary.
+
+        :returns: dict, name of the host -> (vCPUs, memory in MB) that it has
+            left for such instances
         """
-        # The fleet begins with a change of each host, so that position 0
-        # stands for all hosts.
+        # Take the answer for equal needs, and renew it for the hosts that have
+        # changed since. The changes of a fleet begin with each host, so
+        # without an answer (position 0), all hosts have changed.
         position, found = self._destinations.get(instance.needs, (0, {}))
         position, changed = self.find_changed(position)
         for host in changed:
@@ -107,11 +118,12 @@ class Search:
         return ways[0] if self.find_destinations(instance) else ways[-1]
 
     def group_guests(self, host: str) -> list[list[str]]:
-        """Return the UUIDs of the guests of a host.
+        """Return the UUIDs of the guests of a host, by kind.
 
         :returns: a list for each kind of guests; those of one kind are
             interchangeable
         """
+        # What the guests of a kind have in common -> their UUIDs.
         kinds: dict[abc.Hashable, list[str]] = {}
         for uuid in self.fleet.list_guests(host):
             instance = self.fleet.instances[uuid]
@@ -129,7 +141,9 @@ class Search:
     def move_away(self, uuid: str, preference: str) -> bool:
         """Move an instance to the preferred host, or shelve it.
 
-        :param preference: one of PREFERENCES
+        Take the best allowed way to move it that is possible, such as live.
+
+        :param preference: which host to prefer, one of PREFERENCES
         :returns: False if the instance can neither be moved nor shelved
         """
         for way in self.list_ways(uuid):
@@ -143,17 +157,26 @@ class Search:
         return False
 
     def _choose(self, uuid: str, preference: str) -> str | None:
-        """Return the preferred destination of an instance, or None."""
+        """Return the preferred destination of an instance, or None.
+
+        :param preference: which host to prefer, one of PREFERENCES
+        """
         fleet, instance = self.fleet, self.fleet.instances[uuid]
-        source, policy = fleet.get_place(uuid).host, fleet.get_policy(instance)
+        source = fleet.get_place(uuid).host
+        # The policy of the server group of the instance, or None.
+        policy = fleet.get_policy(instance)
+        # 1 prefers a host with much room, -1 one with little, 0 the first one.
         room_factor = PREFERENCES[preference]
+        # 1 for soft affinity, -1 for soft anti-affinity, otherwise 0.
         member_factor = 0
         if policy and preference != FIRST:
             member_factor = _MEMBER_FACTORS.get(policy, 0)
+        # The host is the last value of each tuple.
         weights = []
         for host, room in self.find_destinations(instance).items():
-            if host == source or (
-                    policy and fleet.count_allowed(instance, host) == 0):
+            is_forbidden = (bool(policy) and
+                            fleet.count_allowed(instance, host) == 0)
+            if host == source or is_forbidden:
                 continue
             members = 0
             if member_factor:
@@ -167,12 +190,14 @@ class Search:
 
     def move_all(self, uuids: abc.Iterable[str],
                  preference: str) -> list[str]:
-        """Move instances away; return those that cannot be moved.
+        """Move instances away; return the UUIDs of those that cannot be moved.
 
         :param uuids: in the order in which they are tried
+        :param preference: which host to prefer, one of PREFERENCES
         """
         left = list(uuids)
         while True:
+            # move_away() moves the instance, if that is possible.
             remaining = [uuid for uuid in left
                          if not self.move_away(uuid, preference)]
             # A move may allow another one by the policy of a server group: try
