@@ -42,17 +42,18 @@ class LeaseSet:
     is_incoming: bool = False
     first_look: float | None = None
 
-    def look(self, now: float, is_over: bool = False) -> bool:
+    def look(self, now: float, is_sufficient: bool = False) -> bool:
         """Note that nothing needs the set; return whether that is certain.
 
-        Nova changes its records of one move in several writes, so a look
-        between two writes does not count alone. The second look must be
-        ``looks.LOOK_SECONDS`` after the first one.
+        The caller has looked at Nova's records, and none of them needs the
+        CPUs of this set. Nova changes its records of one move in several
+        writes, so a look between two writes proves nothing. Only a second
+        look, ``looks.LOOK_SECONDS`` after the first one, makes it certain.
 
-        :param now: time of this look
-        :param is_over: whether one look is sufficient
+        :param now: time of this look, in seconds
+        :param is_sufficient: whether this look alone makes it certain
         """
-        is_certain = is_over or looks.is_second(self.first_look, now)
+        is_certain = is_sufficient or looks.is_second(self.first_look, now)
         if self.first_look is None:
             self.first_look = now
         return is_certain
@@ -69,10 +70,12 @@ class Leases:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._sets: dict[str, list[LeaseSet]] = {}
-        # UUIDs of the instances for which a call that made a claim goes on.
+        # UUIDs of the instances for which Nova has made a claim in a call that
+        # has not returned yet.
         self._in_claim: set[str] = set()
-        # UUID -> number of the starts of its guest, in progress and of all.
+        # UUID -> number of the starts of its guest that have not ended.
         self._starts: collections.Counter[str] = collections.Counter()
+        # UUID -> number of all starts of its guest.
         self._all_starts: collections.Counter[str] = collections.Counter()
 
     def get(self, uuid: str) -> list[LeaseSet]:
@@ -126,8 +129,11 @@ class Leases:
     def begin(self, uuid: str, new: LeaseSet) -> dict[str, frozenset[int]]:
         """Lease the CPUs of a LeaseSet, unless another instance has one.
 
-        :returns: dict, UUID of another instance -> frozenset of the common
-            CPUs; empty if the set was added
+        While a CPU is leased to an instance, no other instance can get it.
+
+        :param uuid: UUID of the instance that gets the CPUs
+        :returns: dict, UUID of another instance -> those of the CPUs that it
+            has, a frozenset; empty if the CPUs are now leased
         """
         owners: dict[str, frozenset[int]] = {}
         with self._lock:
@@ -140,15 +146,16 @@ class Leases:
         return owners
 
     def begin_free(self, uuid: str, cpus: frozenset[int]) -> None:
-        """Lease those CPUs to an instance that no other instance has.
+        """Lease to an instance those of some CPUs that no instance has.
 
-        They become a LeaseSet without topology and usage, as that of a guest.
+        They become a LeaseSet without topology and usage, like a set that was
+        read from a guest.
 
-        :param cpus: numbers of the CPUs; some may be leased
+        :param cpus: numbers of the CPUs; this or other instances may have some
         """
         own = self.get_cpus(uuid)
-        # begin() leases nothing if another instance has one of the CPUs. Leave
-        # its CPUs out, and try again.
+        # begin() leases nothing if another instance has one of the CPUs. Then
+        # leave out the CPUs of that instance, and try again.
         while cpus - own:
             owners = self.begin(uuid, LeaseSet(cpus - own))
             if not owners:
@@ -158,14 +165,19 @@ class Leases:
 
     def end(self, uuid: str, ended: LeaseSet,
             starts: int | None = None) -> bool:
-        """Remove a LeaseSet, unless a call of Nova works with the lease.
+        """Remove a LeaseSet, unless Nova needs it again.
 
-        :param starts: what ``count_starts`` returned when the evidence was
-            gathered; the set stays if its guest was started or it was counted
-            since. None if there is no such evidence
+        The CPUs of the set are then free for other instances. The set stays
+        while a call of Nova claims for the instance or starts its guest.
+
+        :param starts: what ``count_starts`` returned before the caller looked
+            whether something needs the set. The set stays if the guest was
+            started since, or if Nova's tracker counts the set. None if the
+            caller did not look: then these two do not matter.
         :returns: whether the set was removed
         """
         with self._lock:
+            # Something needs the set that the caller cannot have seen.
             has_changed = starts is not None and (
                 ended.is_counted or starts != self._all_starts[uuid])
             sets = self._sets.get(uuid, [])
@@ -239,12 +251,13 @@ def find_equal(sets: abc.Iterable[LeaseSet],
                wanted: LeaseSet) -> LeaseSet | None:
     """Return the LeaseSet with the CPUs and the usage of another, or None.
 
-    If no set has both, a set with the same CPUs is sufficient. If these are no
-    CPUs, a set with the same amounts is: during a move, the record may have
+    A LeaseSet has the CPUs and vCPUs that an instance has on a host. If no set
+    has both the CPUs and the usage, the same CPUs are sufficient for pinned
+    instances, and equal amounts for others: during a move, the record may have
     the NUMA cells of the other host.
 
-    A set that was read from a guest has CPUs, but no usage. It gets topology
-    and usage of ``wanted``.
+    A set that was read from a guest has CPUs, but no usage. If it is returned,
+    it also gets topology and usage of ``wanted``.
 
     :param sets: the LeaseSets of one instance
     :param wanted: LeaseSet that Nova's records describe
@@ -253,12 +266,14 @@ def find_equal(sets: abc.Iterable[LeaseSet],
     for each in same_cpus:
         if each.usage == wanted.usage:
             return each
+    is_pinned = bool(wanted.cpus)
     for each in same_cpus:
-        if wanted.cpus:
+        if is_pinned:
             was_read_from_guest = each.usage is None
             if was_read_from_guest:
                 each.topology, each.usage = wanted.topology, wanted.usage
             return each
+        # The amounts are all values of a usage but the NUMA cells.
         if (each.usage and wanted.usage and
                 each.usage.amounts == wanted.usage.amounts):
             return each

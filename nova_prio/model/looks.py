@@ -45,10 +45,14 @@ class Findings:
     def add(self, uuid: str, sentence: str, now: float) -> None:
         """Note what this recount has found for an instance.
 
+        A finding is certain when a second recount agrees, a minimum time after
+        the first one.
+
+        :param sentence: what was found
         :param now: time of this recount, in seconds
         """
-        # When a recount found something for the first time. Each recount
-        # since then has found something.
+        # The time of the first recount that found something for the instance,
+        # as all recounts since then have.
         first_look, _ = self._last.get(uuid, (now, ''))
         if not is_second(first_look, now):
             # The sentence is not certain yet, so keep only the time.
@@ -60,9 +64,11 @@ class Findings:
         self._last = self._present
 
     def get_certain(self) -> str:
-        """Return a sentence that two looks agree on, or ''.
+        """Return a sentence about an instance that two recounts agree on.
 
-        Of several, this is always the same one.
+        Of several sentences, this is always the same one.
+
+        :returns: '' if there is none
         """
         # Another thread may end a recount meanwhile, so read the dict once.
         findings = list(self._last.values())

@@ -79,7 +79,10 @@ class LowSupply(typing.NamedTuple):
 
 
 def is_plausible(supply: LowSupply, floating_cpus: int) -> bool:
-    """Return whether a host can have a low supply.
+    """Return whether a low supply is possible on a host.
+
+    The low supply is the CPU time that low-priority guests can get, and the
+    part of the time that they wait for a CPU.
 
     :param floating_cpus: number of CPUs where low-priority guests may run
     """
@@ -92,7 +95,12 @@ def is_plausible(supply: LowSupply, floating_cpus: int) -> bool:
 def add_up(supplies: abc.Iterable[LowSupply | None]) -> LowSupply | None:
     """Return the sum of the CPU time, and the longest wait, of some hosts.
 
-    :returns: None if the low supply of a host is unknown; likewise the wait
+    The low supply of a host is the CPU time that low-priority guests can get,
+    and the part of the time that they wait for a CPU.
+
+    :param supplies: of each host; None if it is unknown
+    :returns: None if one of them is unknown. The wait is None if that of one
+        host is unknown, or if there are no hosts.
     """
     cpu_percent = 0.0
     waits = []
@@ -111,18 +119,23 @@ def add_up(supplies: abc.Iterable[LowSupply | None]) -> LowSupply | None:
 def calculate(before: Reading, after: Reading) -> LowSupply:
     """Return the low supply between two readings, not rounded.
 
-    A counter that runs backwards counts as unchanged, and the result is never
-    more than the CPUs can give. A vCPU without an earlier time has started
-    since.
+    It is the CPU time that low-priority guests could get: the idle time of the
+    CPUs where they may run, and the time that they ran. A counter that runs
+    backwards counts as unchanged, and the result is never more than the CPUs
+    can give. A vCPU without an earlier time has started since.
+
+    :param before: counters of the CPUs and of the vCPUs of these guests
+    :param after: the same counters, at least some seconds later
     """
     elapsed = after.seconds - before.seconds
-    cpus = run = wait = 0.0
+    # Number of CPUs that were idle, and seconds of all vCPUs.
+    idle_cpus = run = wait = 0.0
     for cpu, now in after.cpus.items():
-        # A CPU that was offline has an interval of no time.
+        # If the CPU was offline before, no time has passed for it.
         then = before.cpus.get(cpu, now)
         total = now.total - then.total
         if total > 0:
-            cpus += _limit(now.idle - then.idle, total) / total
+            idle_cpus += _limit(now.idle - then.idle, total) / total
     knows_wait = True
     for key, time in after.vcpus.items():
         last = before.vcpus.get(key, VCPUTime(run=0.0, wait=0.0))
@@ -134,7 +147,7 @@ def calculate(before: Reading, after: Reading) -> LowSupply:
     wait_percent = None
     if knows_wait:
         wait_percent = 100 * wait / (elapsed * max(len(after.vcpus), 1))
-    cpus = min(cpus + run / elapsed, len(after.cpus))
+    cpus = min(idle_cpus + run / elapsed, len(after.cpus))
     return LowSupply(cpu_percent=100 * cpus, wait_percent=wait_percent)
 
 
@@ -160,28 +173,36 @@ class Average:
                 seconds - self._last.seconds >= _MIN_SECONDS)
 
     def add(self, reading: Reading) -> None:
-        """Add a reading that is due."""
+        """Update the smoothed value, and what is reported, by a reading.
+
+        Call this if :meth:`is_due` says so. The first reading gives no value,
+        because a value needs two readings.
+        """
         before, self._last = self._last, reading
         if before is None:
             return
-        measured = calculate(before, reading)
+        new = calculate(before, reading)
         old = self._smoothed
         if old is not None:
+            # The part of the way from the old value to the new one: the more
+            # time has passed, the nearer it is to 1.
             weight = 1 - math.exp(
                 (before.seconds - reading.seconds) / _SMOOTHING_SECONDS)
-            wait_percent = measured.wait_percent
+            wait_percent = new.wait_percent
             if wait_percent is not None and old.wait_percent is not None:
                 wait_percent = _approach(
                     old.wait_percent, wait_percent, weight)
-            measured = LowSupply(
+            new = LowSupply(
                 cpu_percent=_approach(
-                    old.cpu_percent, measured.cpu_percent, weight),
+                    old.cpu_percent, new.cpu_percent, weight),
                 wait_percent=wait_percent)
-        self._smoothed, self._smoothed_at = measured, reading.seconds
+        self._smoothed, self._smoothed_at = new, reading.seconds
         self._report(reading.seconds, len(reading.cpus))
 
     def expire(self, seconds: float) -> None:
         """Forget the low supply if the last measurement is old.
+
+        Report then None, which means unknown.
 
         :param seconds: monotonic time of a reading that failed
         """
@@ -191,11 +212,16 @@ class Average:
                 self.reported, self._reported_at = None, seconds
 
     def _report(self, seconds: float, floating_cpus: int) -> None:
-        """Update ``reported``, if it is time and the change is large."""
+        """Update ``reported``, if it is time and the change is large.
+
+        :param seconds: monotonic time of the smoothed value
+        :param floating_cpus: number of CPUs where low-priority guests may run
+        """
         smoothed, old = self._smoothed, self.reported
         assert smoothed is not None
         if seconds - self._reported_at < KEEP_SECONDS:
             return
+        # Percent of one CPU, and of all CPUs together.
         step = 100 / _STEPS
         cpu_step = step * floating_cpus
         if old is not None and (
