@@ -51,15 +51,18 @@ class Refusal(typing.NamedTuple):
         return reasons.REASONS[self.reason].text % self.values
 
     def __str__(self) -> str:
-        """Return reason, detail and the numbers that are not None."""
-        numbers = []
+        """Return reason, detail and the amounts that are not None.
+
+        The end of the text is such as ' (needed 8, available 4)'.
+        """
+        amounts = []
         if self.needed is not None:
-            numbers.append('needed %d' % self.needed)
+            amounts.append('needed %d' % self.needed)
         if self.available is not None:
-            numbers.append('available %d' % self.available)
+            amounts.append('available %d' % self.available)
         text = '%s: %s' % (self.reason, self.detail)
-        if numbers:
-            text += ' (%s)' % ', '.join(numbers)
+        if amounts:
+            text += ' (%s)' % ', '.join(amounts)
         return text
 
 
@@ -71,12 +74,15 @@ def find_refusals(
     """Yield each Refusal of an instance by a host.
 
     Call this for priority instances, and on a mix host for all instances. The
-    rows of the capacity are explained in :mod:`nova_prio.model.capacity`.
+    low-priority instances of a mix host may also run on its dedicated CPUs. A
+    row is a number of vCPUs that a host may sell
+    (:mod:`nova_prio.model.capacity`).
 
-    :param remaining: remaining vCPUs of the host
+    :param remaining: remaining vCPUs of each row of the host
     :param free_memory_mb: memory of the host that no instance has, in MB;
         negative if the memory is overcommitted
-    :param small: those of the host; None if they do not limit the instance
+    :param small: memory of the host in small pages; None if it does not limit
+        the instance
     """
     if request.priority is not None and host.problem:
         yield Refusal('problem', (host.problem,))
@@ -102,7 +108,7 @@ def find_refusals(
     if request.priority == capacity.LOW and request.vcpus > host.floating_cpus:
         yield Refusal('too_many_vcpus', needed=request.vcpus,
                       available=host.floating_cpus)
-    # 0 for a low-priority instance.
+    # The shared vCPUs of the instance; 0 if it has low priority.
     shared = request.needed_rows.ordinary
     # Stock Nova sets this limit by max_unit of VCPU. A mix host has a larger
     # max_unit for its low-priority instances.
@@ -120,18 +126,20 @@ def find_refusals(
 
 
 def _describe_blocked(host: capacity_report.CapacityReport) -> str:
-    """Return the end of the text about the high row, or ''.
+    """Return the end of the refusal for lack of dedicated CPUs, or ''.
 
-    It says how many dedicated CPUs are blocked, beside those that pinned
-    instances use: by guests that still float on the CPUs of an earlier
-    configuration, their stale CPU sets, and by guests of no instance.
+    It says how many dedicated CPUs are blocked: no instance is pinned on them,
+    but guests run there. These are guests on stale CPU sets, which still float
+    on the CPUs of an earlier configuration, and orphan guests, for which Nova
+    has no instance on the host.
     """
     if not host.blocked:
         return ''
-    if host.blocked_by:
+    orphan_names = host.blocked_by
+    if orphan_names:
         return (' (guests use %d more until those on stale CPU sets are hard '
                 'rebooted or moved, and the others are pinned to other CPUs '
                 'or shut down with virsh) (orphan guests among them: %s)'
-                % (len(host.blocked), host.blocked_by))
+                % (len(host.blocked), orphan_names))
     return (' (guests on stale CPU sets use %d more until a hard reboot or a '
             'move of these guests)' % len(host.blocked))

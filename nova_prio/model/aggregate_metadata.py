@@ -50,7 +50,10 @@ def restricts_requests(aggregate: Aggregate) -> bool:
 
 
 def find_misread_metadata(aggregate: Aggregate) -> dict[str, str]:
-    """Return the metadata of this package that are neither true nor false.
+    """Return the metadata that are neither true nor false, but should be.
+
+    These are the keys that this package reads as booleans, such as
+    ``priority_mix``.
 
     :returns: dict, key of the metadata -> value
     """

@@ -113,16 +113,18 @@ class HostCPUs:
 
 def calculate_sellable(dedicated: int, shared: int, ratio: decimal.Decimal,
                        mix: bool) -> Rows:
-    """Return the sellable Rows of a host.
+    """Return the sellable Rows of a host: the vCPUs that each row may sell.
 
     The high row promises each dedicated CPU in full to a pinned vCPU. The low
-    row may only sell the oversubscription of that CPU, ratio - 1. The ordinary
-    row sells the shared CPUs alone.
+    row sells the shared CPUs, and on a mix host also what oversubscription
+    adds to the dedicated CPUs, ratio - 1 of each. The ordinary row sells the
+    shared CPUs alone.
 
     :param dedicated: number of dedicated CPUs
     :param shared: number of shared CPUs
     :param ratio: allocation ratio
-    :param mix: whether the host is a mix host
+    :param mix: whether the host is a mix host, whose low-priority instances
+        may also run on the dedicated CPUs
     """
     ordinary = shared * ratio
     low = ordinary
@@ -134,10 +136,11 @@ def calculate_sellable(dedicated: int, shared: int, ratio: decimal.Decimal,
 
 def calculate_used(dedicated: int, low_shared: int,
                    other_shared: int) -> Rows:
-    """Return the used Rows of a host.
+    """Return the used Rows of a host: the used vCPUs of each row.
 
-    The low row limits all vCPUs that are not pinned. The ordinary row limits
-    those of them that low-priority instances do not have.
+    A row is a number of vCPUs that the host may sell. The low row limits all
+    vCPUs that are not pinned. The ordinary row limits only those of instances
+    without low priority.
 
     :param dedicated: number of dedicated CPUs with a pinned vCPU
     :param low_shared: vCPUs of low-priority instances
@@ -150,8 +153,9 @@ def calculate_used(dedicated: int, low_shared: int,
 def calculate_needed_rows(demand: Demand) -> Rows:
     """Return the vCPUs of each row that an instance with a Demand uses.
 
-    The high row limits dedicated vCPUs, the low row all shared vCPUs, and the
-    ordinary row the shared vCPUs of instances without low priority.
+    A row is a number of vCPUs that a host may sell. The high row limits
+    dedicated vCPUs, the low row all shared vCPUs, and the ordinary row the
+    shared vCPUs of instances without low priority.
     """
     low_shared = demand.shared if demand.priority == LOW else 0
     return calculate_used(
@@ -169,10 +173,11 @@ def calculate_remaining(sellable: Rows, used: Rows) -> Rows:
 
 
 def calculate_left(sellable: Rows, used: Rows) -> Rows:
-    """Return the vCPUs that new instances of each class can have.
+    """Return the vCPUs that new instances of each class can have, as Rows.
 
-    The vCPUs of an ordinary instance count in the low and in the ordinary row,
-    so it can have the smaller remainder of the two.
+    A row is a number of vCPUs that a host may sell. High and low priority use
+    the row of their name. The vCPUs of an ordinary instance count in the low
+    and in the ordinary row, so it can have the smaller remainder of the two.
     """
     remaining = calculate_remaining(sellable, used)
     return remaining._replace(
@@ -193,6 +198,8 @@ def find_shortages(needed: Rows,
                    available: Rows) -> list[tuple[str, int, int]]:
     """Return the rows that are too small for an instance.
 
+    A row is a number of vCPUs that a host may sell.
+
     :returns: (name of the row, its needed vCPUs, its available vCPUs) of each
     """
     return [(name, wanted, free) for name, wanted, free
@@ -208,8 +215,9 @@ def find_oversold_rows(sellable: Rows, used: Rows) -> list[str]:
 def calculate_placement_units(ratio: decimal.Decimal, vcpus: int) -> int:
     """Return the smallest inventory with which Placement admits ``vcpus``.
 
-    Placement admits ``int(units * ratio)`` vCPUs, in floating point. The
-    result never exceeds the largest total that Placement allows.
+    Placement admits ``int(units * ratio)`` vCPUs, in floating point. A
+    bisection finds the units. The result never exceeds the largest total that
+    Placement allows.
 
     :param ratio: allocation ratio
     :param vcpus: number of vCPUs that Placement must admit

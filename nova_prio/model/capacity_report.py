@@ -75,9 +75,11 @@ class CapacityReport:
             **more: typing.Any) -> CapacityReport:
         """Return a report in which the CPUs decide what the host sells.
 
+        :param used: used vCPUs of each row
+        :param vcpus_used: vCPUs of all instances, as Nova counts them
         :param low_by_cell: dict, NUMA cell -> floating vCPUs of its
             low-priority guests
-        :param more: dict, name -> value of further fields
+        :param more: dict, name of a further field -> value
         """
         return cls(cpus=cpus, sellable=cpus.sellable, used=used,
                    vcpus_used=vcpus_used, low_by_cell=low_by_cell, **more)
@@ -151,7 +153,10 @@ class CapacityReport:
 
 
 def shorten_names(names: abc.Sequence[str]) -> str:
-    """Return names of guests as a text of bounded length."""
+    """Return names of guests as a text of bounded length.
+
+    It shortens long names, and counts the names after the first few.
+    """
     shortened = []
     for name in names[:_MAX_NAMES]:
         if len(name) > _MAX_NAME:

@@ -36,13 +36,14 @@ def add_policy(extra_specs: abc.Mapping[str, str]) -> dict[str, str]:
     """
     specs = dict(extra_specs)
     if mixed_cpus.requests_pcpu_and_vcpu(specs):
-        # The requests decide on pinning. Nova refuses a policy beside them.
+        # Requests such as resources:PCPU decide on pinning, and Nova refuses
+        # a policy beside them.
         return specs
     priority = specs.get(flavor_specs.EXTRA_SPEC)
+    requests_pcpu = bool(flavor_specs.select_pinning_requests(specs, 'PCPU'))
     if priority == capacity.LOW:
         specs.setdefault(flavor_specs.CPU_POLICY, 'shared')
-    elif (priority == capacity.HIGH and
-            not flavor_specs.select_pinning_requests(specs, 'PCPU')):
+    elif priority == capacity.HIGH and not requests_pcpu:
         specs.setdefault(flavor_specs.CPU_POLICY, 'dedicated')
     return specs
 
@@ -57,15 +58,20 @@ def get_demand(vcpus: int,
     :raises ValueError: if the mask of dedicated vCPUs cannot be read
     """
     policy = extra_specs.get(flavor_specs.CPU_POLICY)
-    pcpus = flavor_specs.sum_amounts(
+    # The numbers of the extra specs resources:PCPU and resources:VCPU.
+    requested_pcpus = flavor_specs.sum_amounts(
         flavor_specs.select_pinning_requests(extra_specs, 'PCPU'))
-    shared = flavor_specs.sum_amounts(
+    requested_vcpus = flavor_specs.sum_amounts(
         flavor_specs.select_pinning_requests(extra_specs, 'VCPU'))
+    if policy is None and requested_pcpus:
+        # Without a policy, Nova pins an instance that requests PCPU.
+        policy = 'dedicated'
     if policy == 'mixed':
         dedicated = len(_read_mask(vcpus, extra_specs))
-    elif policy == 'dedicated' or policy is None and pcpus:
-        # nova-api makes the mixed policy of a request for both classes.
-        dedicated = max(vcpus - shared, 0)
+    elif policy == 'dedicated':
+        # A flavor that also requests VCPU stands for the mixed policy: only
+        # the other vCPUs are dedicated.
+        dedicated = max(vcpus - requested_vcpus, 0)
     else:
         dedicated = 0
     # An isolated emulator thread has a dedicated CPU beside the vCPUs.
@@ -83,13 +89,15 @@ def get_placement_request(vcpus: int, memory_mb: int, disk_gb: int,
     """Return the resources that Nova requests for an instance of a flavor.
 
     :param disk_gb: size of all disks of the flavor, in GB
-    :param extra_specs: as those of :func:`get_demand`
+    :param extra_specs: those of the flavor that an instance has, or the result
+        of :func:`add_policy`
     :returns: dict, resource class -> amount, without amounts of 0
     :raises ValueError: if the mask of dedicated vCPUs cannot be read
     """
     demand = get_demand(vcpus, extra_specs)
     amounts = {'PCPU': demand.dedicated, 'VCPU': demand.shared,
                'MEMORY_MB': memory_mb, 'DISK_GB': disk_gb}
+    # An extra spec such as resources:DISK_GB overrides the amount.
     request = {name: flavor_specs.get_placement_amount(
         extra_specs, name, amount) for name, amount in amounts.items()}
     return {name: amount for name, amount in request.items() if amount}
@@ -98,7 +106,11 @@ def get_placement_request(vcpus: int, memory_mb: int, disk_gb: int,
 def _read_mask(vcpus: int, extra_specs: abc.Mapping[str, str]) -> set[int]:
     """Return the dedicated vCPUs of the mixed policy, as Nova reads them.
 
-    :param extra_specs: those of an embedded flavor
+    A mask is a text such as ``1-3`` or ``^0``, parts separated by commas.
+
+    :param vcpus: number of vCPUs of the flavor
+    :param extra_specs: those of the flavor that an instance has
+    :raises ValueError: if the mask cannot be read
     """
     mask = extra_specs.get(mixed_cpus.DEDICATED_MASK) or extra_specs.get(
         mixed_cpus.REALTIME_MASK, '')
@@ -108,14 +120,15 @@ def _read_mask(vcpus: int, extra_specs: abc.Mapping[str, str]) -> set[int]:
     if not parts:
         # Nova skips empty parts, but refuses a mask of empty parts only.
         parts = ['']
-    for numbers in parts:
-        target = excluded if numbers.startswith('^') else included
-        first, dash, last = numbers.removeprefix('^').partition('-')
+    for part in parts:
+        target = excluded if part.startswith('^') else included
+        first, dash, last = part.removeprefix('^').partition('-')
         if not dash:
             last = first
         try:
             vcpu_range = range(int(first), int(last) + 1)
         except ValueError:
+            # The part is no number and no range of numbers.
             vcpu_range = range(0)
         # Nova also refuses a range that ends before its start.
         if not vcpu_range:

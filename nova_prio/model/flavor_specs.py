@@ -83,9 +83,11 @@ def get_priority(extra_specs: abc.Mapping[str, str]) -> str | None:
             select_pinning_requests(extra_specs, 'PCPU')):
         # Without a CPU policy, Nova pins an instance that requests PCPU.
         policy = 'dedicated'
-    is_in_force = (
-        priority == capacity.LOW and policy == 'shared' or
-        priority == capacity.HIGH and policy in ('dedicated', 'mixed'))
+    is_in_force = False
+    if priority == capacity.LOW:
+        is_in_force = policy == 'shared'
+    elif priority == capacity.HIGH:
+        is_in_force = policy in ('dedicated', 'mixed')
     return priority if is_in_force else None
 
 
@@ -116,6 +118,8 @@ def get_placement_amount(extra_specs: abc.Mapping[str, str],
                          resource_class: str, default: int) -> int:
     """Return the amount of a resource class that Placement allocates.
 
+    :param resource_class: such as 'VCPU', which the extra spec
+        ``resources:VCPU`` requests
     :param default: amount if no extra spec requests a number
     """
     requests = select_placement_requests(extra_specs, resource_class)
@@ -148,7 +152,11 @@ def find_misread_requests(
         extra_specs: abc.Mapping[str, str]) -> dict[str, str]:
     """Return the requests for CPUs that only one of Nova's two readers sees.
 
+    One reader makes the request to Placement, the other decides on pinning.
+    They do not read the same request groups, such as ``resources_A:PCPU``.
     With such a request, the guest gets other CPUs than Placement allocates.
+
+    :returns: dict, name of the extra spec -> value
     """
     misread = (select_placement_requests(extra_specs, 'PCPU', 'VCPU').keys() ^
                select_pinning_requests(extra_specs, 'PCPU', 'VCPU').keys())

@@ -27,26 +27,30 @@ def build_priority_inventories(
     On a mix host, which has ``cpu_priority_mix_enable``, the total of VCPU is
     all CPUs. Some of them are reserved, so that Placement sells no more vCPUs
     than low-priority instances may have in all. The limit max_unit is
-    the number of floating CPUs, which is right for low-priority instances.
-    Placement cannot tell these from ordinary instances. The filter and the
-    claim refuse an ordinary instance with more shared vCPUs than the host has
-    shared CPUs. Memory is never overcommitted.
+    the number of floating CPUs, where low-priority instances may run: these
+    are all shared and dedicated CPUs. Placement cannot tell low-priority from
+    ordinary instances. The filter and the claim refuse an ordinary instance
+    with more shared vCPUs than the host has shared CPUs. Memory is never
+    overcommitted.
 
     On other hosts, the inventories are those of Nova's driver.
 
     If the present allocations need more VCPU, it grows: on a mix host always,
     on another host only if it has a priority instance.
 
-    :param nova_inventories: inventories of Nova's driver
+    :param nova_inventories: inventories of Nova's driver, dict, resource class
+        -> dict, field -> value
+    :param totals: sums of the present instances
     """
     inventories = dict(nova_inventories)
     if orc.VCPU in nova_inventories and (cpus.mix or totals.has_priority):
         vcpu = dict(nova_inventories[orc.VCPU])
         if cpus.mix:
-            # Placement sells (total - reserved) times the ratio: find the
-            # units that make at least the vCPUs to sell, or those sold.
+            # Placement sells (total - reserved) times the ratio. This must
+            # be at least what the host may sell, and what it has sold.
+            vcpus_to_admit = max(cpus.sellable.low, totals.vcpu)
             unreserved = capacity.calculate_placement_units(
-                cpus.ratio, max(cpus.sellable.low, totals.vcpu))
+                cpus.ratio, vcpus_to_admit)
             total = max(len(cpus.shared) + len(cpus.dedicated), unreserved)
             vcpu.update(total=total, reserved=total - unreserved,
                         max_unit=len(cpus.floating))
@@ -79,7 +83,9 @@ def build_cpu_inventories(cpus: capacity.HostCPUs,
     Nova reserves no CPUs if CPU sets are configured, and keeps the allocation
     ratio in Placement. If a CPU set is empty, its resource class is missing.
 
-    :param present: inventories in Placement
+    :param present: inventories of the host in Placement, whose values are kept
+        except for the number of CPUs
+    :returns: dict, resource class -> dict, field -> value
     """
     inventories: Inventories = {}
     for name, numbers, ratio in (

@@ -41,7 +41,10 @@ class Command:
         return marks
 
     def describe(self) -> str:
-        """Return a sentence for the help of the command."""
+        """Return a sentence for the help of the command.
+
+        Of a stable command, it names the options that are new.
+        """
         names = self.new.split()
         if self.maturity == NEW or not names:
             return 'Maturity: %s.' % self.maturity
@@ -134,12 +137,14 @@ OPTIONS = {
 def mark(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the maturity of a command to the end of its help.
 
-    :param parser: its ``prog`` is a key of ``COMMANDS``. The shell of the
-        client openstack leaves out the name of the program, and shows no mark.
+    :param parser: its ``prog`` is a key of ``COMMANDS``, such as 'nova-prio
+        audit'. The help of the client openstack gets no mark, because its
+        shell leaves out the name of the program.
     :returns: the same parser
     """
     command = COMMANDS.get(parser.prog)
     if command:
+        # The epilog is the text at the end of the help, or None.
         parser.epilog = '\n\n'.join(
             filter(None, [command.describe(), parser.epilog]))
     return parser

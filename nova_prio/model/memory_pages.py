@@ -60,17 +60,21 @@ def calculate_small_pages(memory_mb: int, free_memory_mb: int,
                           pages: abc.Collection[Pages]) -> SmallPages | None:
     """Return the SmallPages of a host, or None if it has no huge pages.
 
-    Nova's pages of the smallest size do not answer this: Nova counts only the
-    guests with a NUMA topology there.
+    Small pages are the pages of the smallest size; all larger ones are huge
+    pages. Nova's own count of the used small pages is not enough: Nova counts
+    only the guests with a NUMA topology there. Therefore subtract the huge
+    pages from all memory.
 
-    :param memory_mb: memory of the host, of both kinds
-    :param free_memory_mb: memory that no guest has, of both kinds
+    :param memory_mb: memory of the host, in small and in huge pages
+    :param free_memory_mb: memory that no guest has, in small and in huge pages
     :param pages: the pages of each size of each NUMA cell
     """
     page_kb = min([each.size_kb for each in pages], default=0)
+    # All huge pages, and those that no guest uses.
     pools_kb = unused_kb = 0
     for each in pages:
-        if each.size_kb > page_kb:
+        is_huge = each.size_kb > page_kb
+        if is_huge:
             pools_kb += each.size_kb * each.total
             unused_kb += each.size_kb * (each.total - each.used)
     if not pools_kb:
@@ -84,9 +88,11 @@ def calculate_small_pages(memory_mb: int, free_memory_mb: int,
 def calculate_needed(parts: MemoryParts, page_kb: int) -> int:
     """Return the memory in small pages that a guest needs, in MB.
 
-    It does not include parts with ANY: Nova decides on each host.
+    A guest that requests no page size gets small pages. Parts with ANY, which
+    take any page size, are not included: Nova decides about them on each host.
 
-    :param parts: as requested, or as Nova has fitted them to the host
+    :param parts: (page size, memory in MB) of each NUMA cell of the guest, as
+        requested, or as Nova has fitted them to the host
     :param page_kb: size of the small pages of the host
     """
     return sum(memory_mb for size, memory_mb in parts
@@ -97,11 +103,14 @@ def calculate_limit_of_any(parts: MemoryParts,
                            small: SmallPages | None) -> int | None:
     """Return how much of a NUMA cell's small pages a guest may use, in MB.
 
-    If Nova uses small pages for ANY, all cells of the guest together must not
-    exceed the free memory.
+    If a guest takes any page size (ANY), Nova may give it small pages. All its
+    NUMA cells together must then not exceed the free memory in small pages.
 
+    :param parts: (page size, memory in MB) of each NUMA cell of the guest
+    :param small: memory of the host in small pages; None if it limits nothing
     :returns: None if there is no such limit
     """
-    if small is None or ANY not in dict(parts):
+    takes_any_size = any(size == ANY for size, _ in parts)
+    if small is None or not takes_any_size:
         return None
     return max(small.free_mb, 0) // len(parts)

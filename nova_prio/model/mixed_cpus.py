@@ -154,10 +154,12 @@ def fold_to_mixed_policy(extra_specs: abc.Mapping[str, str],
     :returns: a new dict
     :raises RequestRefused: if a trait of a group has another value outside
     """
+    # The name and value of each extra spec such as resources1:PCPU.
     requests = flavor_specs.select_pinning_requests(
         extra_specs, 'PCPU', 'VCPU')
     specs = {key: value for key, value in extra_specs.items()
              if key not in requests}
+    # The numbers of the groups that request nothing else than CPUs.
     emptied_groups = (_find_groups_with_resources(requests) -
                       _find_groups_with_resources(specs))
     for key in list(specs):
@@ -167,11 +169,11 @@ def fold_to_mixed_policy(extra_specs: abc.Mapping[str, str],
         # Without resources, the group has only traits.
         trait = 'trait:' + match['class_or_trait']
         value = specs.pop(key)
-        outside = specs.setdefault(trait, value)
-        if outside != value:
+        value_outside = specs.setdefault(trait, value)
+        if value_outside != value:
             flavor_specs.refuse_flavor(
                 key, value, 'with %s = %s only the same or no value is allowed'
-                % (trait, flavor_specs.quote(outside)))
+                % (trait, flavor_specs.quote(value_outside)))
     mask_key = (REALTIME_MASK if flavor_specs.is_realtime(extra_specs)
                 else DEDICATED_MASK)
     specs[flavor_specs.CPU_POLICY] = 'mixed'

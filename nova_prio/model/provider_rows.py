@@ -56,6 +56,8 @@ def get_row(name: str, inventories: Inventories,
             usages: abc.Mapping[str, int]) -> Row:
     """Return how many vCPUs of a kind a host has sold and may sell.
 
+    Placement counts dedicated vCPUs as PCPU, and shared ones as VCPU.
+
     :param name: 'high' for dedicated vCPUs, 'low' for shared ones
     :param inventories: dict, resource class -> field -> number, of the
         resource provider
@@ -83,9 +85,11 @@ def count_instances(request: abc.Mapping[str, int], inventories: Inventories,
     counts = []
     for resource_class, amount in request.items():
         inventory = inventories.get(resource_class)
-        if inventory is None and resource_class == 'DISK_GB':
-            continue
-        if (inventory is None or amount % inventory['step_size'] or
+        if inventory is None:
+            if resource_class == 'DISK_GB':
+                continue
+            return 0
+        if (amount % inventory['step_size'] or
                 not inventory['min_unit'] <= amount <= inventory['max_unit']):
             return 0
         left = get_capacity(inventory) - usages.get(resource_class, 0)

@@ -28,7 +28,10 @@ def select_ours(traits: abc.Iterable[str]) -> list[str]:
 def list_for_host(mix: bool, is_disabled: bool) -> list[str]:
     """Return the traits of a host, without ``CPU_PRIORITY_DISABLED``.
 
-    :param mix: whether the host is a mix host
+    Only the command ``nova-prio host disable`` sets that trait.
+
+    :param mix: whether the low-priority instances of the host may also run on
+        its dedicated CPUs
     :param is_disabled: whether the host is disabled for priority instances
     """
     traits = []

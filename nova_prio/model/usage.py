@@ -51,10 +51,11 @@ class Totals:
     """
 
     def __init__(self, usages: abc.Iterable[Usage]) -> None:
-        """Add the usages; ``memory_mb`` may differ from ``ram_mb``.
+        """Add up the usages of instances on a host.
 
-        The former is allocated in Placement, where the flavor may set it with
-        ``resources:MEMORY_MB``. The latter is the memory of the guests.
+        ``memory_mb`` is allocated in Placement, where the flavor may set it
+        with ``resources:MEMORY_MB``. ``ram_mb`` is the memory of the guests.
+        ``shared`` vCPUs are those that are not pinned.
         """
         self.low_shared = self.ordinary_shared = 0
         self.vcpu = self.memory_mb = self.ram_mb = self.largest_vcpu = 0
@@ -78,6 +79,8 @@ def find_users(usages: abc.Iterable[tuple[str, Usage]],
                rows: abc.Collection[str]) -> dict[tuple[str, str], int]:
     """Return the vCPUs that each instance has in some rows.
 
+    A row is a number of vCPUs that a host may sell.
+
     :param usages: (UUID of an instance, its Usage); an instance that is
         resized on the host has two
     :param rows: names of rows, fields of ``capacity.Rows``
@@ -88,4 +91,5 @@ def find_users(usages: abc.Iterable[tuple[str, Usage]],
         needed = capacity.calculate_needed_rows(used.demand)
         for name in rows:
             users[uuid, name] += getattr(needed, name)
+    # The plus sign leaves out what is 0.
     return dict(+users)
