@@ -39,7 +39,7 @@ class StartRefused(Exception):
 def exit_if_refused():
     """End the service with one line in its log if its start is refused.
 
-    This is a decorator of functions that Nova calls.
+    This is a decorator of functions that Nova calls when a service starts.
 
     :raises SystemExit: instead of StartRefused
     """
@@ -72,7 +72,7 @@ def compare_name(path, parameters=()):
     for parameter in parameters:
         if parameter not in remaining:
             return _LACKS % (name, parameter)
-        # The next parameter must come after this one.
+        # The next parameter must come after this one: look only there.
         remaining = remaining[remaining.index(parameter):]
     return None
 
@@ -82,7 +82,7 @@ def compare_methods(path):
 
     Compare each method of our class that extends a method of Nova.
 
-    :param path: full name of our class
+    :param path: full name of our class, such as "nova_prio.module.Class"
     """
     try:
         our_class = importutils.import_class(path)
@@ -91,7 +91,8 @@ def compare_methods(path):
     mismatches = []
     for name, nova_method, our_method in find_extensions(our_class):
         mismatch = _compare_method(name, nova_method, our_method)
-        # Two bases of our class may extend the same method of Nova.
+        # Two bases of our class may extend the same method of Nova: report it
+        # once.
         if mismatch and mismatch not in mismatches:
             mismatches.append(mismatch)
     return '; '.join(mismatches) or None
@@ -106,7 +107,8 @@ def find_extensions(our_class):
     """
     our_classes = [base for base in our_class.__mro__
                    if base.__module__.startswith('nova_prio.')]
-    # The first class of Nova follows our own classes.
+    # In the order of method resolution, our own classes come first, and the
+    # class of Nova that they extend comes next.
     nova_class = our_class.__mro__[len(our_classes)]
     for base in our_classes:
         for name, member in vars(base).items():
@@ -133,14 +135,16 @@ def _compare_method(name, nova_method, our_method):
     """
     if nova_method is None:
         return '%s does not exist' % name
+    # The parameters of Nova that our method has not matched yet.
     remaining = list(inspect.signature(nova_method).parameters)
-    forwards = False
+    forwards = False  # whether *args or **kwargs were found
     for parameter in inspect.signature(our_method).parameters.values():
         # Our parameters after *args are passed by name: any place will do.
         allowed = remaining if forwards else remaining[:1]
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             forwards = True
         elif parameter.kind is parameter.POSITIONAL_ONLY and remaining:
+            # Its name does not matter.
             del remaining[0]
         elif parameter.name in allowed:
             remaining.remove(parameter.name)
@@ -177,7 +181,7 @@ def list_names(service):
 def _find_missing_options(service):
     """Yield a sentence for each option that a service reads and Nova lacks."""
     from nova import conf
-    # OPTIONS is a dict, tuple of services -> text with words "group.option".
+    # OPTIONS is a dict, tuple of services -> text with words "GROUP.OPTION".
     for services, text in interfaces.OPTIONS.items():
         for path in text.split():
             group, option = path.split('.')
@@ -187,7 +191,14 @@ def _find_missing_options(service):
 
 
 def find_mismatches(service):
-    """Return how the running Nova differs for a service, a list of str."""
+    """Return how the running Nova differs for a service, a list of str.
+
+    Compare the names of Nova, the methods and the options that the service
+    relies on.
+
+    :param service: such as 'nova-compute'
+    """
+    # Each comparison has a sentence, or None if Nova matches.
     found = [compare_name(*name) for name in list_names(service)]
     found += map(compare_methods, interfaces.EXTENDED.get(service, ()))
     found += _find_missing_options(service)

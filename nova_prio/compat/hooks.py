@@ -40,7 +40,7 @@ def register_options():
 
 
 def install_api(api_class):
-    """Replace Nova's compute API.
+    """Replace Nova's compute API, which the controllers of nova-api use.
 
     :param api_class: subclass of Nova's compute API
     """
@@ -74,7 +74,9 @@ def install_tracker(tracker_class, claim_class, move_claim_class):
     several computes may have other drivers: they keep Nova's own classes.
 
     :param tracker_class: subclass of Nova's ResourceTracker, for a driver with
-        the attribute ``priority_host``
+        the attribute ``priority_host``, which only our driver has
+    :param claim_class: subclass of nova.compute.claims.Claim
+    :param move_claim_class: subclass of nova.compute.claims.MoveClaim
     :raises nova_prio.compat.contract.StartRefused: if Nova does not match
     """
     register_options()

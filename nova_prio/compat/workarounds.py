@@ -77,15 +77,16 @@ class MoveWorkarounds:
         ``Devices.test_claims_that_fail``, (c)
         ``test_aborted_before_it_began``.
         """
-        # (a) Free the claims that are left of a failed move to this host. On
-        # the host of the instance, they may be those of the instance itself.
+        # (a) Free the claims that are left of a failed move to this host. But
+        # if the instance is on this host, the claims may be its own.
         if (self.pci_tracker and instance.host != self.host and
                 self.driver.manages(instance)):
             self.pci_tracker.free_instance_claims(context, instance)
         if not self.keeps_pci_requests(instance, migration):
             return super()._move_claim(context, instance, new_flavor, nodename,
                                        migration, *args, **kwargs)
-        # (b) The alias may have changed, or may not exist on this host.
+        # (b) The PCI alias in the flavor may have changed, or may not exist on
+        # this host: claim for the requests of the instance alone.
         flavor = new_flavor.obj_clone()
         flavor.extra_specs.pop('pci_passthrough:alias', None)
         claim = None
@@ -95,7 +96,8 @@ class MoveWorkarounds:
             return claim
         finally:
             # (c) Nova itself claims nothing for an instance without a NUMA
-            # topology, and saves no context. After an error, drop it too.
+            # topology, and saves no migration context. Drop the context of
+            # such a claim, and that of a claim that has failed.
             if claim is None or not claim.claimed_numa_topology:
                 instance.drop_migration_context()
 
@@ -146,12 +148,13 @@ class MoveWorkarounds:
 
         Bug: no number. If a rebuild fails on the host of the instance, Nova
         takes the rebuild for an evacuation to this host.
-        Without this workaround: if this package refuses to start the rebuilt
-        guest, because another instance has its CPUs, the instance loses its
-        allocation, and keeps running.
+        Without this workaround: this package may refuse to start the rebuilt
+        guest, because another instance has its CPUs. Then the old guest keeps
+        running, but its instance loses the allocation.
         Test: ``test_start_gate``,
         ``test_refused_rebuild_keeps_guest_and_allocation``.
         """
+        # No instance is evacuated to its own host: this was a rebuild.
         if node_type == 'destination' and instance.host == self.host:
             return
         super().delete_allocation_for_evacuated_instance(
@@ -203,6 +206,7 @@ def restore_own_cpus(instance, host):
     if not has_applied_context(instance):
         return
     migration = migration_states.get_last_move(instance)
+    # The CPUs of the context are not those of this host in two cases.
     if migration and migration.source_compute == host and (
             # The move leaves the host.
             migration.dest_compute != host or
@@ -217,7 +221,7 @@ def has_applied_context(instance):
     Nova does so in memory, for a recount. The NUMA topology of the instance is
     then the same object as the new topology of the context.
     """
-    # Do not load a field: Nova would save it.
+    # If a field is not loaded, do not load it: Nova would save it.
     if 'migration_context' not in instance or 'numa_topology' not in instance:
         return False
     context = instance.migration_context

@@ -45,6 +45,9 @@ class AllocationHealing:
     def run(self, context, client, compute_node, classes, instances):
         """Correct each allocation that drifted, or warn that this failed.
 
+        An allocation has drifted if its amounts are not those that the flavor
+        of the instance requests. Leave out instances with a task.
+
         :param context: nova.context.RequestContext
         :param client: nova.scheduler.client.report.SchedulerReportClient
         :param compute_node: nova.objects.ComputeNode
@@ -54,6 +57,7 @@ class AllocationHealing:
         """
         last, self._seen = self._seen, {}
         try:
+            # UUID of a consumer -> resource class -> amount.
             answer = client.get_allocations_for_resource_provider(
                 context, compute_node.uuid)
             present = {uuid: allocations.select_managed(found['resources'])
@@ -84,10 +88,12 @@ class AllocationHealing:
 def _heal(context, client, compute_node, uuid, known_drift, last):
     """Correct the allocation of an instance, or warn once that this failed.
 
-    :param known_drift: _Uncorrected to return if a sharing provider has the
-        missing amount
+    :param known_drift: _Uncorrected with the present and the expected amounts
+        at the host. It is returned if a sharing provider, such as that of a
+        shared disk, has the missing amount.
     :param last: _Uncorrected of the last run, or None
-    :returns: _Uncorrected, or None if the allocation is right now
+    :returns: _Uncorrected, or None if the allocation is right now, or if the
+        instance is in the middle of an operation
     """
     try:
         healed = allocation_repair.repair(
@@ -95,16 +101,17 @@ def _heal(context, client, compute_node, uuid, known_drift, last):
     except allocations.PlacementRefused as error:
         refused = known_drift._replace(error=str(error))
         if refused != last:
-            LOG.warning('Cannot correct the allocation on this host (is '
-                        '%(present)s, must be %(expected)s): %(error)s. Run '
-                        '"nova-prio audit".', refused._asdict(),
-                        instance_uuid=uuid)
+            LOG.warning(
+                'Cannot correct the allocation on this host (is %(present)s, '
+                'must be %(expected)s): %(error)s. Run "nova-prio audit".',
+                refused._asdict(), instance_uuid=uuid)
         return refused
+    # None if the instance is not idle; else two dicts of amounts.
     if healed is None:
         return None
     before, after = healed
     if before == after:
-        # The rest of the allocation is at a sharing provider.
+        # The allocation was right: a sharing provider has the missing amount.
         return known_drift
     LOG.warning('Corrected the allocation on this host (was %s, now %s).',
                 before, after, instance_uuid=uuid)

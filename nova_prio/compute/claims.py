@@ -38,14 +38,18 @@ class _PriorityTest:
 
         Our test comes first, then Nova's. If ours raises an error, the claim
         is refused if Nova's test alone is not sufficient: for an instance with
-        a priority, and for a pinned one on a mix host, where Nova does not
-        know which CPUs are blocked.
+        a priority, and for a pinned one on a mix host, which has
+        ``cpu_priority_mix_enable``. There, Nova does not know the CPUs on
+        which no instance may be pinned.
+
+        If there is no reason, lease the CPUs to the instance.
 
         :param limit: nova.objects.NUMATopologyLimits of the request, or None
         """
         host = self.tracker.priority_host
         refusals = []
-        # An error is only recorded here; the lines below decide.
+        # An error is logged, and is the problem of the outcome. It leaves the
+        # node and the limit unchanged.
         with host.steps.contain(
                 'test a claim', refuse_on_error=False,
                 reraised=(exception.ComputeResourcesUnavailable,)) as outcome:
@@ -62,7 +66,8 @@ class _PriorityTest:
             with host.steps.contain('lease the CPUs of a claim',
                                     refuse_until_recount=True):
                 uuid = self.instance.uuid
-                # A guest may have started since the test.
+                # A guest may have started on these CPUs since the test. Then
+                # its instance is an owner, and nothing is leased here.
                 owners = host.leases.begin(uuid, demand.get_lease_set(
                     self._get_flavor(), self.claimed_numa_topology,
                     self.migration and self.migration.uuid))
@@ -76,7 +81,11 @@ class _PriorityTest:
         return super().__enter__()
 
     def __exit__(self, exc_type, exc_val, exc_tb):
-        """Give the claim back after an error; an evacuation goes on."""
+        """Let the lease end from now on: Nova's call has ended, or has failed.
+
+        After an error, Nova then aborts the claim. A call that evacuates an
+        instance goes on, until ``finish_evacuation`` of the tracker.
+        """
         goes_on = (self.migration is not None and
                    self.migration.migration_type ==
                    fields.MigrationType.EVACUATION)
@@ -115,18 +124,19 @@ class _PriorityTest:
             self._get_flavor(), self.numa_topology)
         # If the present instances use more VCPU than the host sells, the
         # driver reports a total that covers them, and Placement may admit
-        # another instance. Refuse each instance with shared vCPUs, also
-        # ordinary ones: all of them need the low row.
+        # another instance. Refuse each instance with shared vCPUs, with and
+        # without a priority. The low row limits all shared vCPUs.
         if host.is_vcpu_oversold and request.needed_rows.low:
             return [admission.Refusal('oversold').detail], node, limits
-        # An instance at wrong CPUs: take no pinned one. The report below
-        # refuses those with a priority.
+        # An instance of this host has wrong CPUs, as this sentence says: take
+        # no pinned instance. The report below refuses those with a priority.
         if host.pin_problem and (
                 request.needed_rows.high and not request.priority):
             return [host.pin_problem], node, limits
         uncounted = host.leases.list_uncounted(but=uuid)
-        # Without mix, Nova alone decides about an ordinary instance, but must
-        # know the CPUs that are blocked or leased.
+        # If the option is false, Nova alone decides about an instance without
+        # a priority, but must know the CPUs that are leased or blocked: no
+        # instance may be pinned on these.
         is_stock = (request.priority is None and
                     not CONF.cpu_priority_mix_enable)
         if is_stock:

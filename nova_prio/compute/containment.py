@@ -48,7 +48,8 @@ class Steps:
     @property
     def problem(self):
         """Why the host refuses all priority instances: a sentence or ''."""
-        # Another thread may change the dict.
+        # Another thread may change the dict: copy it. Of several sentences,
+        # always return the same one.
         return min((failure.problem for failure
                     in list(self._failed.values())), default='')
 
@@ -80,6 +81,7 @@ class Steps:
         except Exception as error:
             outcome.problem = _format_problem(step, error)
             if refuse_on_error:
+                # With None, the failure lasts until the step succeeds.
                 recount = self._recounts if refuse_until_recount else None
                 self._failed[step] = _Failure(outcome.problem, recount)
             self._log(step, error, refuse_on_error)
@@ -96,9 +98,13 @@ class Steps:
         self._recounts += 1
 
     def end_recount(self):
-        """Forget the failures that last until the recount that ends now."""
-        for step, (_, recount) in list(self._failed.items()):
-            if recount is not None and recount < self._recounts:
+        """Forget the failures that last until the recount that ends now.
+
+        A failure during this recount lasts until the next one.
+        """
+        for step, failed in list(self._failed.items()):
+            # If it is None, the failure lasts until the step succeeds.
+            if failed.recount is not None and failed.recount < self._recounts:
                 del self._failed[step]
 
     def _log(self, step, error, refuse_on_error):

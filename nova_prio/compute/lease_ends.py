@@ -9,7 +9,7 @@ periodic task of nova-compute, which counts the resources from zero.
 A lease ends in two ways. Nova gives it back: then it ends at once, unless a
 guest uses its CPUs. Or a recount does not count it: then the records are read
 again, and the guest is asked for. If its migration is over, the lease ends at
-once, and otherwise after two looks.
+once, and otherwise after two looks: a look is one reading of the records.
 """
 
 import contextlib
@@ -35,20 +35,29 @@ class LeaseEnds:
         self._leases = host_leases
         self._guests = guests
         self._steps = steps
-        # While Nova gives the claim of an instance back: its UUID -> (number
-        # of its starts, its LeaseSets, CPUs that the guest uses).
+        # UUID of an instance that Nova frees now -> what giving_back has seen:
+        # (number of starts of the guest, LeaseSets, CPUs that the guest uses).
         self._evidence = {}
 
     @contextlib.contextmanager
     def giving_back(self, uuid):
-        """Return a context in which Nova gives back a claim, or an instance.
+        """Return a context in which Nova frees what an instance has here.
 
-        Nova may leave a guest behind, for example if libvirt went away while
-        the guest was started. The lease of such a guest stays, which is what
-        this host has sold to the instance. libvirt is asked here, before Nova
-        takes the lock of the tracker: a call that hangs must not stop the
-        recount. ``end_unless_used`` then uses the answer, unless the guest was
-        started again: therefore the starts of the guest are counted.
+        Nova frees a claim, one side of a move, or the whole instance, for
+        which our tracker calls ``end_unless_used``. Nova may leave a guest
+        behind, for example if libvirt went away while the guest was started.
+        Then the lease must stay: the CPUs that this host keeps for the
+        instance.
+
+        Ask libvirt here which of these CPUs the guest uses. Nova takes the
+        lock of its tracker later: a call that hangs must not stop the periodic
+        task, which needs the lock. The answer is void if the guest was started
+        again: therefore note the number of its starts.
+
+        If libvirt cannot be asked, the lease stays, and the host refuses
+        priority instances until the periodic task has counted its resources.
+
+        :param uuid: UUID of the instance
         """
         with self._steps.contain('ask libvirt for the guest of a claim',
                                  refuse_until_recount=True):
@@ -64,6 +73,9 @@ class LeaseEnds:
     def find_ended(self, context, host):
         """End the leases that Nova has not counted, and that nothing needs.
 
+        A lease is the CPUs and vCPUs that this host keeps for an instance. If
+        the check of one fails, the error is logged, and this lease stays.
+
         Call this after a finished recount, without the lock of the tracker.
 
         :param context: nova.context.RequestContext of an administrator
@@ -77,13 +89,20 @@ class LeaseEnds:
         return has_ended
 
     def _look(self, context, host, uuid, lease_set):
-        """End a LeaseSet if nothing needs it; return whether it has ended."""
-        # If the guest is started while the records are read, the set stays.
+        """End a LeaseSet if nothing needs it; return whether it has ended.
+
+        Nova changes its records of one move in several writes. Unless the
+        migration is over, a set ends only if a second look, some time after
+        the first one, also finds that nothing needs it.
+        """
+        # If the guest is started while the records are read, this number
+        # changes, and the set stays.
         starts = self._leases.count_starts(uuid)
         need = self._find_need(context, host, uuid, lease_set)
         if need == lease_end.Need.NEEDED:
             lease_set.first_look = None
             return False
+        # One look is sufficient if the migration of the set is over.
         is_certain = lease_set.look(
             time.monotonic(), need == lease_end.Need.OVER)
         has_ended = is_certain and self._leases.end(uuid, lease_set, starts)
@@ -92,11 +111,20 @@ class LeaseEnds:
         return has_ended
 
     def _find_need(self, context, host, uuid, lease_set):
-        """Return the ``lease_end.Need`` of a LeaseSet."""
+        """Return the ``lease_end.Need`` of a LeaseSet.
+
+        A LeaseSet is the CPUs that this host keeps for an instance with one of
+        its flavors. It is needed if Nova counts it, if a call of Nova makes a
+        claim or starts the guest, if Nova's records need it, or if the guest
+        uses its CPUs.
+        """
         if lease_set.is_counted or self._leases.is_in_hand(uuid):
             return lease_end.Need.NEEDED
         need = lease_end.read_need(context, host, uuid, lease_set)
-        # The guest is evidence only for CPUs of no other set.
+        # An instance that is resized on this host has two sets. If the guest
+        # uses CPUs of the set that Nova counts, this does not show that it
+        # needs the other one: leave these CPUs out. Keep the CPUs of sets that
+        # Nova does not count, because these sets may end as well.
         cpus = lease_set.cpus
         for each in self._leases.get(uuid):
             if each.is_counted:
@@ -107,8 +135,12 @@ class LeaseEnds:
         return need
 
     def end_unless_used(self, uuid, lease_set):
-        """End a LeaseSet unless the guest uses its CPUs; return whether."""
-        # Without evidence of the time before, the set stays.
+        """End a LeaseSet unless the guest uses its CPUs.
+
+        :param uuid: UUID of the instance
+        :returns: whether the set has ended
+        """
+        # Without an answer of libvirt from ``giving_back``, the set stays.
         starts, sets, in_use = self._evidence.get(uuid, (None, (), ()))
         return (lease_set in sets and lease_set.cpus.isdisjoint(in_use) and
                 self._leases.end(uuid, lease_set, starts))

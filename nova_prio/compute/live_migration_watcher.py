@@ -47,7 +47,12 @@ class LiveMigrationWatcher:
         self._thread = None
 
     def watch(self, context, migration):
-        """Release the claim of a live migration when the latter has ended."""
+        """Release the claim of a live migration when the latter has ended.
+
+        A thread reads the migration records every second until then.
+
+        :param migration: nova.objects.Migration, as it was claimed
+        """
         with self._lock:
             self._watched[migration.uuid] = migration
             if self._thread is not None:
@@ -73,6 +78,9 @@ class LiveMigrationWatcher:
 
     def release_ended(self, context):
         """Recount if a live migration to this host has ended.
+
+        A recount counts the resources of the host from zero, and thus releases
+        the claim. An error is logged and not raised.
 
         :returns: whether no error occurred
         """

@@ -22,15 +22,20 @@ class OversoldWarnings:
     """
 
     def __init__(self):
+        # (UUID of an instance, name of a row) of the last call of warn().
         self._warned = frozenset()
 
     def warn(self, report, usages):
-        """Write a WARNING for each instance that was not warned of yet.
+        """Write a WARNING for each instance on an oversold row, once.
+
+        A row is a limit of the host for one kind of vCPUs: "high" for pinned,
+        "low" for shared ones, and "ordinary" for those without low priority.
 
         :param report: ``capacity_report.CapacityReport`` of the host
         :param usages: list of (UUID of an instance, Usage); an instance that
             is resized on the host has two
         """
+        # (UUID, name of a row) -> vCPUs of the instance that the row counts.
         found = usage.find_users(usages, capacity.find_oversold_rows(
             report.sellable, report.used))
         for (uuid, row), vcpus in found.items():

@@ -101,6 +101,7 @@ class PriorityHost:
         self.guests.read_guests(dedicated)
         for guest in self.guests.list_last_read():
             if guest.is_up and guest.is_of_nova:
+                # Leave out CPUs that are leased to another guest.
                 self.leases.begin_free(
                     guest.uuid, guest_xml.find_pinned_cpus(guest, dedicated))
 
@@ -110,8 +111,10 @@ class PriorityHost:
     def claiming(self, uuid):
         """Return a context in which Nova makes a claim.
 
-        If Nova raises an error before it has counted the claim, its lease
-        ends.
+        If Nova raises an error before it has counted the claim, end the
+        LeaseSets that the claim has added.
+
+        :param uuid: UUID of the instance
         """
         before = []
         with self.steps.contain('lease the CPUs of a claim',
@@ -132,17 +135,19 @@ class PriorityHost:
     def count(self, counted):
         """Return the topology that Nova must count for an instance.
 
-        It is that of the lease, which is what this host has sold to the
-        instance. Nova's record may differ in the middle of a move, when it has
-        the CPUs of the other host or of the other flavor, or it may be wrong.
-        If an instance has no lease, and its CPUs are another instance's, count
-        it without pins.
+        It is that of the lease, which is the CPUs and vCPUs that the instance
+        has on this host. Nova's record may differ in the middle of a move,
+        when it has the CPUs of the other host or of the other flavor, or it
+        may be wrong. If an instance has no lease, it gets one. If its CPUs are
+        another instance's, count it without pins.
 
         :param counted: Counted, the record as Nova counts it
         :returns: nova.objects.InstanceNUMATopology, or None
         """
-        uuid, wanted = counted.uuid, counted.wanted
-        uncounted = [each for each in self.leases.get(uuid)
+        wanted = counted.wanted
+        # An instance that is resized on this host has two LeaseSets, and Nova
+        # counts it twice: leave out the set that this recount has counted.
+        uncounted = [each for each in self.leases.get(counted.uuid)
                      if not each.is_counted]
         found = leases.find_equal(uncounted, wanted)
         pinned = [each for each in uncounted
@@ -161,7 +166,7 @@ class PriorityHost:
         if (not found.cpus and not wanted.cpus and counted.is_resident and
                 counted.is_at_rest):
             # The instance is not pinned, and nothing moves it: its record is
-            # right, and a lease from before may have other NUMA cells.
+            # right, and an older lease may have other NUMA cells.
             found.topology, found.usage = wanted.topology, wanted.usage
         found.is_counted = True
         if counted.is_resident:
@@ -172,18 +177,23 @@ class PriorityHost:
     def _begin(self, counted, uncounted):
         """Return a new LeaseSet; without pins if they are another instance's.
 
+        A LeaseSet is the CPUs and vCPUs that this host keeps for an instance.
+
+        :param counted: Counted, the record as Nova counts it
         :param uncounted: other LeaseSets of the instance
         """
         uuid, wanted = counted.uuid, counted.wanted
+        # Nothing is leased if other instances own some of the CPUs: owners is
+        # a dict, UUID -> these CPUs.
         owners = self.leases.begin(uuid, wanted)
         if not owners:
             return wanted
-        # Lease those of its CPUs to it that nobody has.
+        # Lease those of its CPUs to it that no other instance has.
         self.leases.begin_free(uuid, wanted.cpus)
         self.note_wrong_pins(counted, 'has CPUs of %s' % ', '.join(
             'instance %s: %s' % (owner, hardware.format_cpu_spec(cpus))
             for owner, cpus in sorted(owners.items())))
-        # The last recount may have made the set without pins.
+        # The last recount may have made the set without pins already.
         for each in uncounted:
             if not each.cpus and each.usage == wanted.usage:
                 return each
@@ -222,6 +232,8 @@ class PriorityHost:
     def end_lease(self, uuid):
         """Note that Nova gives back all that an instance has here.
 
+        End its LeaseSets, except those whose CPUs a guest still uses.
+
         :returns: whether a lease has ended
         """
         has_ended = False
@@ -231,13 +243,24 @@ class PriorityHost:
         return has_ended
 
     def note_arriving(self, uuid):
-        """Note that the move of an instance leads to this host."""
+        """Note that the move of an instance leads to this host.
+
+        Its counted LeaseSets become ``is_incoming``: Placement had room for
+        them, so that the inventories of the host need not grow for them.
+        """
         for each in self.leases.get(uuid):
             if each.is_counted:
                 each.is_incoming = True
 
     def note_wrong_pins(self, counted, text):
-        """Note what is wrong with the CPUs of an instance, a predicate."""
+        """Note what is wrong with the CPUs of an instance.
+
+        An instance that moves, or has a task, is left out: its record may be
+        about to change.
+
+        :param counted: Counted, the record as Nova counts it
+        :param text: predicate of a sentence about the instance
+        """
         if counted.is_resident and counted.is_at_rest:
             self._wrong_pins.add(
                 counted.uuid, 'Instance %s %s; migrate the instance cold, or '
@@ -259,9 +282,11 @@ class PriorityHost:
         :param moving: set of the UUIDs of instances that move from or to this
             host
         """
+        # A guest that Nova is about to count, or starts now, is no orphan.
         self.guests.update_blocked(instances, self.leases.is_held, moving)
         self._wrong_pins.end_recount()
-        # From now on, each instance of the host has a lease.
+        # From now on, each instance of the host has a lease: the start gate
+        # may warn of a guest that starts without one.
         self.gate.is_settled = True
         self.steps.end_recount()
 
@@ -283,8 +308,9 @@ class PriorityHost:
         """
         cpus = self._read_cpus(inventories)
         pinned = demand.get_host_pins(node.numa_topology)
-        # A CPU counts once: as pinned, else as blocked, else as leased. A
-        # guest of no instance blocks CPUs, and its lease may not have ended.
+        # A CPU counts once: as pinned, else as blocked, else as leased. A CPU
+        # may be both blocked and leased: a guest whose instance is gone blocks
+        # CPUs, and the lease of the instance may not have ended.
         blocked = self.guests.blocked - pinned
         leased = self.leases.find_cpus(but=uuid) & cpus.dedicated - blocked
         totals = self.leases.count_all()
@@ -309,15 +335,16 @@ class PriorityHost:
 
         :param stock: dict, resource class -> inventory of Nova's driver
         """
-        # The inventories grow if the present allocations need more. That of
-        # an incoming instance needs no more: Placement had room for it. If it
-        # will never arrive, Placement may have removed the allocation already.
+        # The inventories grow if the present allocations need more. They need
+        # not grow for an instance that has not arrived: Placement had room for
+        # its allocation. If it never arrives, Placement may have no allocation
+        # of it any more.
         totals = self.leases.count_arrived()
         self.is_vcpu_oversold = False
         cpus = self._read_cpus(stock)
         reported = inventory.build_priority_inventories(stock, cpus, totals)
-        # Without mix, ``reported`` exceeds Nova's total only if more VCPU than
-        # that total is allocated.
+        # Without cpu_priority_mix_enable, ``reported`` exceeds Nova's total
+        # only if more VCPU than that total is allocated.
         if orc.VCPU in stock and not cpus.mix:
             self.is_vcpu_oversold = (
                 reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])

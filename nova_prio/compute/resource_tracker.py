@@ -43,16 +43,19 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         self.priority_host = driver.priority_host
         self._watcher = live_migration_watcher.LiveMigrationWatcher(self)
         self._contain = self.priority_host.steps.contain
-        # Steps that more than one method takes part in.
+        # Contexts in which our own count may fail: the error is logged, and
+        # the host refuses priority instances until the next recount.
         self._counting = functools.partial(
             self._contain, 'count the usage of an instance',
             refuse_until_recount=True)
         self._counting_moves = functools.partial(
             self._contain, 'count the in-flight moves',
             refuse_until_recount=True)
-        # UUIDs of the instances that were not counted by their lease.
+        # UUIDs of the instances that Nova counted by their record, because
+        # our own count failed.
         self._miscounted = set()
-        # The Counted that stops the first recount, or None.
+        # The Counted of the instance that fails the first recount, because its
+        # CPUs are not in cpu_dedicated_set; None without such an instance.
         self._pinned_outside = None
         # Of each thread: whether the claim of its build was refused.
         self._build = threading.local()
@@ -63,7 +66,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def update_available_resource(self, context, nodename, startup=False):
         """Recount the resources of the host, of the instances of all projects.
 
-        Nova also recounts in the name of a user who has migrated an instance.
+        Nova also recounts with the context of a user who has migrated an
+        instance: elevate it. After the recount, end the leases that Nova no
+        longer needs.
 
         :raises SystemExit: with one line, if the service is starting and an
             instance is pinned outside of the dedicated CPUs: each recount of
@@ -74,8 +79,11 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             super().update_available_resource(
                 context, nodename, startup=startup)
         except exception.CPUPinningUnknown as error:
+            # _update_usage sets this if it knows the instance of the error.
             counted = self._pinned_outside
             if startup and counted:
+                # If only one side of a move counts here, the instance itself
+                # is on another host.
                 remedy = 'confirm or revert its migration'
                 if counted.is_resident:
                     remedy = 'move the instance away'
@@ -86,23 +94,27 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                         CONF.compute.cpu_dedicated_set, counted.uuid, error,
                         remedy)) from error
             raise
+        # An error is only logged: the leases stay until the next recount.
         with self._contain('end the leases that nothing needs',
                            refuse_on_error=False):
+            # This ends leases, and returns whether there was one to end.
             if self.priority_host.ends.find_ended(context, self.host):
                 self._save_node(context, nodename)
 
     @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
     def _save_node(self, context, nodename):
-        """Save the report of the host without a recount."""
+        """Save the compute node with a new report, without a recount."""
         self._update(context, self.compute_nodes[nodename])
 
     def _update_usage_from_instances(self, context, instances, nodename):
         """Begin a recount: count the instances on this host.
 
         During a move, Nova may have put the CPU numbers of the other host into
-        an instance that it has read. Count those of this host. An error is one
-        of counting moves, or of counting an instance: both refuse priority
+        an instance that it has read. Count those of this host. If one of our
+        own steps fails, its error is logged, and the host refuses priority
         instances until the next recount.
+
+        :returns: dict, UUID -> nova.objects.Instance
         """
         self._miscounted = set()
         with self._counting():
@@ -116,16 +128,22 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         return self._instances
 
     def _update_usage_from_migrations(self, context, migrations, nodename):
-        """Count the in-flight moves, but not those that are over."""
+        """Count the in-flight moves, but not those that are over.
+
+        :param migrations: nova.objects.MigrationList, from and to this host
+        """
         is_first = not self.priority_host.gate.is_settled
         with self._counting_moves():
-            # Nova also keeps the devices of the moves in this list.
+            # Nova counts the moves in this list, and later keeps the PCI
+            # devices that they have claimed: take out the moves that are over.
             migrations.objects = [
                 migration for migration in migrations
                 if workarounds.may_count(migration, is_first)]
         super()._update_usage_from_migrations(context, migrations, nodename)
         with self._counting_moves():
-            # Later, the lease at the source of a revert stays.
+            # During a revert, Nova does not count the instance on its source
+            # host. Only the first recount must do so: later, the source still
+            # has the lease of the instance.
             if is_first:
                 for instance, migration in workarounds.find_returning(
                         context, self.host):
@@ -139,7 +157,10 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
 
     def _update_usage_from_migration(self, context, instance, migration,
                                      nodename):
-        """Count a move, and watch a live migration to this host."""
+        """Count a move, and watch a live migration to this host.
+
+        The watcher releases the claim when the live migration has ended.
+        """
         super()._update_usage_from_migration(
             context, instance, migration, nodename)
         if migration.dest_compute == self.host and (
@@ -151,7 +172,14 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                     self._watcher.watch(context, migration)
 
     def _get_usage_dict(self, object_or_dict, instance, **updates):
-        """Return Nova's dict of a usage, with the Counted that it is of."""
+        """Return Nova's dict of a usage, with a ``priority_host.Counted``.
+
+        The Counted describes the instance, or one side of its move. It is at
+        the key ``_KEY``, where ``_update_usage`` reads it.
+
+        :param object_or_dict: nova.objects.Instance, or nova.objects.Flavor
+            for one side of a move
+        """
         usage = super()._get_usage_dict(object_or_dict, instance, **updates)
         with self._counting():
             usage[_KEY] = _describe(
@@ -159,29 +187,32 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         return usage
 
     def _update_usage(self, usage, nodename, sign=1):
-        """Count or free the CPUs that this host has sold to an instance.
+        """Count or free an instance with the CPUs that are leased to it.
 
-        Nova's record may have other CPUs, for example in the middle of a move.
-        If our count fails, Nova counts its record, and later frees the same:
-        ``_miscounted`` has such instances.
+        Nova's record may have other CPUs than the lease, for example in the
+        middle of a move. If our own count fails, let Nova count and later free
+        the CPUs of the record: ``_miscounted`` has such instances.
 
-        :param usage: dict of ``_get_usage_dict``; its ``_KEY`` is missing if
-            that method failed
+        :param usage: dict of ``_get_usage_dict``. Its ``_KEY`` is a
+            ``priority_host.Counted``: the UUID of the instance, and whether it
+            is at rest, which means that nothing moves or changes it. The key
+            is missing if that method failed.
+        :param sign: 1 to count, -1 to free
         """
         counted = usage.get(_KEY)
         if counted is not None:
-            is_counted = True
+            was_counted = True
+            # An error is logged, and sets outcome.problem.
             with self._counting() as outcome:
                 if sign == 1:
                     topology = self.priority_host.count(counted)
                 else:
-                    is_counted, topology = self.priority_host.give_back(
+                    was_counted, topology = self.priority_host.give_back(
                         counted)
             if outcome.problem:
-                # Nova counts its own record, and later frees it.
                 self._miscounted.add(counted.uuid)
             elif counted.uuid not in self._miscounted:
-                if not is_counted:
+                if not was_counted:
                     # Nova would subtract vCPUs that it has not added.
                     return
                 usage = dict(usage, numa_topology=topology)
@@ -190,16 +221,18 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         except (exception.CPUPinningInvalid, exception.CPUUnpinningInvalid,
                 exception.CPUPinningUnknown,
                 exception.CPUUnpinningUnknown) as error:
-            # Nova has changed the other numbers before, so go on, and report
-            # the instance. But if an instance at rest has CPUs outside of
-            # cpu_dedicated_set in the first recount, the option is wrong:
-            # update_available_resource then stops the service.
+            # If an instance at rest has CPUs outside of cpu_dedicated_set in
+            # the first recount, the option is wrong, and
+            # update_available_resource stops the service. Without a Counted,
+            # the instance is not known: the error goes on as in stock Nova.
+            is_outside = isinstance(error, exception.CPUPinningUnknown)
+            is_first_recount = not self.priority_host.gate.is_settled
             if counted is None or (
-                    isinstance(error, exception.CPUPinningUnknown) and
-                    not self.priority_host.gate.is_settled and
-                    counted.is_at_rest):
+                    is_outside and is_first_recount and counted.is_at_rest):
                 self._pinned_outside = counted
                 raise
+            # In all other cases, report the instance and go on: Nova has
+            # already changed its other numbers, such as memory and vCPUs.
             with self._counting():
                 self.priority_host.note_wrong_pins(
                     counted, 'cannot be counted: %s' % error)
@@ -207,7 +240,11 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     # Claims
 
     def instance_claim(self, context, instance, *args, **kwargs):
-        """Claim for an instance that is created or unshelved here."""
+        """Claim for an instance that is created or unshelved here.
+
+        First release the claims of live migrations to this host that have
+        ended.
+        """
         self._watcher.release_ended(context)
         self._build.is_refused = False
         try:
@@ -232,30 +269,47 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         self._build.is_refused = False
 
     def resize_claim(self, context, instance, flavor, *args, **kwargs):
-        """Claim for a resize or cold migration to this host."""
+        """Claim for a resize or cold migration to this host.
+
+        First release the claims of live migrations to this host that have
+        ended. Then let libvirt start a test guest of each priority.
+        """
         self._watcher.release_ended(context)
         self.driver.probe_before_move(flavor)
         return super().resize_claim(
             context, instance, flavor, *args, **kwargs)
 
     def rebuild_claim(self, context, instance, *args, **kwargs):
-        """Claim for an evacuation to this host."""
+        """Claim for an evacuation to this host.
+
+        First release the claims of live migrations to this host that have
+        ended. Then let libvirt start a test guest of each priority.
+        """
         self._watcher.release_ended(context)
         self.driver.probe_before_move(instance.flavor)
         return super().rebuild_claim(context, instance, *args, **kwargs)
 
     def live_migration_claim(self, context, instance, *args, **kwargs):
-        """Claim for a live migration to this host."""
+        """Claim for a live migration to this host.
+
+        First release the claims of earlier live migrations to this host that
+        have ended.
+        """
         self._watcher.release_ended(context)
         return super().live_migration_claim(
             context, instance, *args, **kwargs)
 
     def _move_claim(self, context, instance, *args, **kwargs):
+        # After an error of Nova, this ends the lease that the claim has begun.
         with self.priority_host.claiming(instance.uuid):
             return super()._move_claim(context, instance, *args, **kwargs)
 
     def finish_evacuation(self, instance, *args, **kwargs):
-        """Give an evacuated instance this host; its claim has arrived."""
+        """Give an evacuated instance this host; from now on, a lease may end.
+
+        The lease is the CPUs that this host keeps for the instance. Until now,
+        the call of Nova that made the claim has kept the lease.
+        """
         try:
             super().finish_evacuation(instance, *args, **kwargs)
         finally:
@@ -284,11 +338,12 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             super().drop_move_claim_at_dest(context, instance, migration)
 
     def update_usage(self, context, instance, nodename):
-        """Update the usage; free what an instance had that leaves the host.
+        """Update the usage, and end the lease of an instance that leaves.
 
-        Nova frees it only if its tracker knows the instance, which it may not
-        if the instance has moved here. End the lease in any case, which is
-        what this host has sold to the instance.
+        An instance leaves the host if it is deleted or shelved offloaded. Nova
+        frees its usage only if the tracker knows the instance, which it may
+        not if the instance has moved here. The lease, which is the CPUs and
+        vCPUs that the instance has here, must end in any case.
         """
         if not vm_states.allow_resource_removal(
                 instance.vm_state, instance.task_state):
@@ -296,6 +351,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             return
         with self.priority_host.ends.giving_back(instance.uuid):
             super().update_usage(context, instance, nodename)
+            # This ends the lease unless a guest still uses it, and returns
+            # whether it has ended.
             with self._counting():
                 if self.priority_host.end_lease(instance.uuid):
                     self._save_node(context.elevated(), nodename)
@@ -305,6 +362,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def _remove_deleted_instances_allocations(
             self, context, cn, migrations, instance_by_uuid):
         """Remove allocations as Nova does, and correct those that drifted.
+
+        An allocation has drifted if its amounts are not those that the flavor
+        of the instance requests. An error of this correction is only logged.
 
         :param instance_by_uuid: dict, UUID -> nova.objects.Instance, of the
             instances on this host
@@ -319,16 +379,19 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                 filter(self.driver.manages, instance_by_uuid.values()))
 
     def _update_to_placement(self, context, compute_node, startup):
+        """Update Placement; then renew the report, which Nova saves next."""
         super()._update_to_placement(context, compute_node, startup)
         self._refresh_report(compute_node)
 
     def _refresh_report(self, compute_node):
-        """Put the report into the stats that Nova saves right after this.
+        """Put the report of the host into the stats that Nova saves next.
 
-        If the report cannot be made, a report with the problem takes its
-        place, so that the scheduler refuses priority instances: the last
-        report would still admit them.
+        The report tells nova-scheduler the CPUs of the host, and how many
+        vCPUs it has sold. If the report cannot be made, a report with the
+        problem takes its place, so that the scheduler refuses priority
+        instances: the last report would still admit them.
         """
+        # An error is logged, and leaves the text at None.
         text = None
         with self._contain('report its CPUs',
                            refuse_on_error=False) as outcome:

@@ -47,8 +47,12 @@ class StartGate:
     def check(self, instance):
         """Refuse the start of an instance whose CPUs another one has.
 
-        If the record of the instance has other CPUs than this host has sold to
-        it, it starts on the latter. Call this before something is destroyed.
+        If the record of the instance has other CPUs than this host has leased
+        to it, write the leased ones into the record. If the CPUs are not
+        leased yet, lease them. An unexpected error is only logged: the guest
+        may start.
+
+        Call this before Nova destroys or undefines the old guest.
 
         :raises CPUsLeased: the text names both instances and the remedy
         """
@@ -62,6 +66,8 @@ class StartGate:
 
     def check_arrival(self, instance, numa_info):
         """Refuse a live migration to CPUs that another instance has.
+
+        An unexpected error is only logged: the guest may arrive.
 
         :param numa_info: nova.objects.LibvirtLiveMigrateNUMAInfo of this host
         :raises nova.exception.MigrationError: instead of CPUsLeased
@@ -80,7 +86,8 @@ class StartGate:
         """Check a start, and keep the lease until the start has ended.
 
         :param host: name of this host
-        :raises: the error with which Nova's operation ends best
+        :raises: if another instance has the CPUs, an error that fits Nova's
+            operation; see ``_check_operation``
         """
         self._leases.begin_start(instance.uuid)
         try:
@@ -90,7 +97,13 @@ class StartGate:
             self._leases.end_start(instance.uuid)
 
     def _check_operation(self, instance, host):
-        """Raise the error with which Nova's operation ends best."""
+        """Check a start, and refuse it with an error that fits the operation.
+
+        The error decides what Nova does next, for example whether it tries
+        another host.
+
+        :param host: name of this host
+        """
         try:
             self.check(instance)
         except CPUsLeased as refused:
@@ -99,8 +112,8 @@ class StartGate:
                 raise exception.GroupAffinityViolation(str(refused))
             if (instance.task_state in task_states.rebuild_states and
                     instance.host != host):
-                # The instance keeps its state, and the evacuation can be
-                # tried again.
+                # This is an evacuation: the instance keeps its state, and the
+                # evacuation can be tried again.
                 raise exception.ComputeResourcesUnavailable(
                     reason=str(refused))
             raise
@@ -109,13 +122,16 @@ class StartGate:
         """Give an instance the CPUs of its lease if its record differs.
 
         After some failures, the record of an instance has the CPUs of another
-        host or of an earlier move. Nova's next save repairs the record.
+        host or of an earlier move. Nova's next save repairs the record. If
+        the instance has two sets of CPUs here, because it is resized on this
+        host, its record is right.
         """
         pins = demand.get_instance_pins(instance)
         sets = [each for each in self._leases.get(instance.uuid) if each.cpus]
         if not pins or len(sets) != 1:
             return
         lease, = sets
+        # A lease that was read from a guest has no topology.
         if lease.topology is None or lease.cpus == pins:
             return
         LOG.warning(
@@ -139,7 +155,8 @@ class StartGate:
             text = format_refusal(uuid, owners)
             LOG.error(text, instance_uuid=uuid)
             raise CPUsLeased(text)
-        # Before the first recount, nothing is leased but the CPUs of guests.
+        # Before the first recount, only the CPUs of running guests are leased:
+        # then such a start is no reason for a warning.
         log = LOG.warning if self.is_settled else LOG.debug
         log('A guest starts on the CPUs %s, which were not leased to its '
             'instance, nor to another one.',
