@@ -77,16 +77,22 @@ def get_demand(flavor, numa_topology):
 
 
 def get_memory_parts(flavor, numa_topology):
-    """Return the ``memory_pages.MemoryParts`` of an instance."""
+    """Return the ``memory_pages.MemoryParts`` of an instance.
+
+    :returns: tuple of (page size in KiB or None, memory in MB), one for each
+        NUMA cell; one without a page size if there is no NUMA topology
+    """
     if numa_topology is None:
         return ((None, flavor.memory_mb),)
     return tuple((cell.pagesize, cell.memory) for cell in numa_topology.cells)
 
 
 def get_usage(flavor, numa_topology):
-    """Return the ``usage.Usage`` of an instance.
+    """Return the ``usage.Usage`` of an instance: what it takes from its host.
 
-    :param numa_topology: as Nova fitted it to the host
+    These are vCPUs and memory, in all and for each NUMA cell of the host.
+
+    :param numa_topology: as Nova fitted it to the host, or None
     """
     demand = get_demand(flavor, numa_topology)
     cells = numa_topology.cells if numa_topology else []
@@ -104,9 +110,12 @@ def get_usage(flavor, numa_topology):
 
 
 def get_lease_set(flavor, numa_topology, migration_uuid=None):
-    """Return the new ``leases.LeaseSet`` of an instance.
+    """Return a new ``leases.LeaseSet`` for an instance.
 
-    :param numa_topology: as Nova fitted it to the host
+    It has the dedicated CPUs that a host keeps for the instance with this
+    flavor, and what the instance takes from the host.
+
+    :param numa_topology: as Nova fitted it to the host, or None
     :param migration_uuid: that of the move that claims the set, or None
     """
     return leases.LeaseSet(
@@ -119,7 +128,7 @@ def count_shared_by_cell(numa_topology):
     """Return dict, id of a host's NUMA cell -> shared vCPUs of an instance.
 
     :param numa_topology: as Nova fitted it to the host: its cells have the
-        ids of host cells
+        ids of host cells; None for an instance without one
     """
     cells = numa_topology.cells if numa_topology else []
     return {cell.id: len(cell.cpuset) for cell in cells if cell.cpuset}
@@ -128,7 +137,8 @@ def count_shared_by_cell(numa_topology):
 def needs_whole_cores(flavor, numa_topology):
     """Return whether low-priority guests must not use an instance's cores.
 
-    The instance is real-time or has the CPU thread policy isolate.
+    This is so if the instance is real-time or has the CPU thread policy
+    isolate. All its NUMA cells have the same policy.
     """
     return hardware.is_realtime_enabled(flavor) or (
         numa_topology is not None and
@@ -158,9 +168,13 @@ def get_topology_pins(numa_topology):
 def find_floating_cpus(instance, cpus, cells):
     """Return the CPUs where the shared vCPUs of an instance float.
 
+    With a NUMA topology, these are only CPUs of the host cells that have
+    shared vCPUs of the instance.
+
     :param instance: nova.objects.Instance
-    :param cpus: ``capacity.HostCPUs`` of its host
-    :param cells: the nova.objects.NUMACell of its host
+    :param cpus: ``capacity.HostCPUs`` of its host. Its ``floating`` CPUs are
+        those of low-priority instances.
+    :param cells: list of the nova.objects.NUMACell of its host
     :returns: frozenset of CPU numbers
     """
     allowed = cpus.shared
@@ -169,28 +183,28 @@ def find_floating_cpus(instance, cpus, cells):
     topology = instance.numa_topology
     if topology is None:
         return allowed
-    used = {cell.id for cell in topology.cells if cell.cpuset}
+    cell_ids = {cell.id for cell in topology.cells if cell.cpuset}
     floating = frozenset()
     for cell in cells:
-        if cell.id in used:
+        if cell.id in cell_ids:
             floating |= allowed & (cell.cpuset | cell.pcpuset)
     return floating
 
 
 @functools.lru_cache(maxsize=1)
-def get_host_pins(topology):
+def get_host_pins(topology_json):
     """Return the frozenset of dedicated CPUs that Nova counts as pinned.
 
     These include the thread siblings that the CPU thread policy isolate keeps
-    unused. The last result is cached, because only instances with a NUMA
-    topology change the text.
+    unused. The last result is cached: nova-compute asks for one host, whose
+    text changes only with an instance that has a NUMA topology.
 
-    :param topology: nova.objects.NUMATopology of the host as JSON text, or
-        None
+    :param topology_json: nova.objects.NUMATopology of the host as JSON text,
+        or None
     """
-    if not topology:
+    if not topology_json:
         return frozenset()
     pins = frozenset()
-    for cell in objects.NUMATopology.obj_from_db_obj(topology).cells:
+    for cell in objects.NUMATopology.obj_from_db_obj(topology_json).cells:
         pins |= cell.pinned_cpus & cell.pcpuset
     return pins

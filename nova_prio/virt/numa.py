@@ -25,11 +25,12 @@ from nova_prio.model import memory_pages
 def limit_to_class(host_topology, report, demand):
     """Return the host topology with the capacity that an instance may use.
 
-    On a mix host, the priority of the instance decides how many shared vCPUs
-    fit, and on which CPUs. The ``hidden`` CPUs of the report count as pinned:
-    dedicated CPUs on which guests float from an earlier configuration or that
-    guests of no instance use, and CPUs that the host has sold to instances
-    which Nova does not count at the moment.
+    On a mix host, which has ``cpu_priority_mix_enable``, the priority of the
+    instance decides how many shared vCPUs fit, and on which CPUs. The
+    ``hidden`` CPUs of the report count as pinned: dedicated CPUs on which
+    guests float from an earlier configuration or that guests of no instance
+    use, and CPUs that the host has sold to instances which Nova does not count
+    at the moment.
 
     :param host_topology: nova.objects.NUMATopology of a host with our driver
     :param report: ``capacity_report.CapacityReport`` of the host
@@ -46,7 +47,9 @@ def limit_to_class(host_topology, report, demand):
 
 
 def block(host_topology, cpus):
-    """Return the host topology in which some dedicated CPUs are pinned.
+    """Return the host topology in which some dedicated CPUs count as pinned.
+
+    Nova then pins no instance to these CPUs.
 
     :param host_topology: nova.objects.NUMATopology, or None
     :param cpus: frozenset of CPU numbers
@@ -63,9 +66,11 @@ def block(host_topology, cpus):
 def get_small_pages(host_topology, memory_mb, free_memory_mb):
     """Return the ``memory_pages.SmallPages`` of a host.
 
+    This is the memory that is not set aside for huge pages.
+
     :param host_topology: nova.objects.NUMATopology, or None
-    :param memory_mb: memory of the host, of both kinds
-    :param free_memory_mb: memory that no instance has, of both kinds
+    :param memory_mb: memory of the host, with that of huge pages
+    :param free_memory_mb: memory that no instance has, likewise
     :returns: None if the host has no huge pages
     """
     pages = []
@@ -80,9 +85,14 @@ def get_small_pages(host_topology, memory_mb, free_memory_mb):
 def read_small_pages(node, mix, uncounted):
     """Return the ``memory_pages.SmallPages`` that a host reports.
 
+    Subtract what the host has sold to instances that Nova does not count at
+    the moment.
+
     :param node: nova.objects.ComputeNode that the tracker keeps
-    :param mix: whether the host is a mix host; other hosts report none
-    :param uncounted: list of ``leases.LeaseSet`` that Nova does not count
+    :param mix: whether the host has ``cpu_priority_mix_enable``, and is thus a
+        mix host; other hosts report none
+    :param uncounted: list of ``leases.LeaseSet``, those of these instances
+    :returns: None if the host has no huge pages, or is no mix host
     """
     if not mix:
         return None
@@ -96,14 +106,19 @@ def read_small_pages(node, mix, uncounted):
 def limit_small_pages(host_topology, parts, small):
     """Return the host topology with the small pages that Nova may use for ANY.
 
-    Nova does not count the small pages of instances without a NUMA topology.
-    It would use small pages of one cell, although another one has huge pages.
+    If an instance requests pages of ANY size (``hw:mem_page_size=any``), Nova
+    takes a size of which enough is free. But Nova does not count the small
+    pages of instances without a NUMA topology: it would use small pages that
+    are not free, although another cell has huge pages.
 
     :param host_topology: nova.objects.NUMATopology
-    :param parts: ``memory_pages.MemoryParts`` of the instance
+    :param parts: ``memory_pages.MemoryParts`` of the instance: a tuple of
+        (page size, memory in MB), one for each NUMA cell
     :param small: ``memory_pages.SmallPages`` of the host, or None
     :returns: nova.objects.NUMATopology, the same one if nothing changes
     """
+    # The limit for each host cell. If it is None, the instance does not
+    # request ANY, or the host has no huge pages.
     limit_mb = memory_pages.calculate_limit_of_any(parts, small)
     if limit_mb is None:
         return host_topology
@@ -120,7 +135,8 @@ def limit_small_pages(host_topology, parts, small):
 def add_usage(text, topologies):
     """Return the topology of a host with the usage of more instances.
 
-    The dedicated CPUs of these instances do not become pinned.
+    This adds their shared vCPUs and memory. Their dedicated CPUs do not become
+    pinned: a claim hides these CPUs itself.
 
     :param text: nova.objects.NUMATopology of the host as JSON, or None
     :param topologies: list of nova.objects.InstanceNUMATopology, or None for
@@ -137,7 +153,9 @@ def add_usage(text, topologies):
 
 
 def copy_without_pins(topology):
-    """Return a copy of a topology, without its dedicated CPUs.
+    """Return a copy of a topology that is pinned to no CPUs of a host.
+
+    Its vCPUs, memory and NUMA cells stay.
 
     :param topology: nova.objects.InstanceNUMATopology, or None
     """
@@ -152,6 +170,8 @@ def copy_without_pins(topology):
 
 def make_node(topology):
     """Return a compute node for Nova's test of the NUMA fit.
+
+    The test reads only the topology of the node.
 
     :param topology: nova.objects.NUMATopology, or None
     :returns: nova.objects.ComputeNode
@@ -173,7 +193,7 @@ def make_limits(limits, report, ram_ratio):
     """
     limits = limits.obj_clone() if limits else objects.NUMATopologyLimits()
     limits.cpu_allocation_ratio = float(report.ratio)
-    # A mix host never overcommits memory.
+    # With mix (cpu_priority_mix_enable), a host never overcommits memory.
     limits.ram_allocation_ratio = (
         min(ram_ratio, 1.0) if report.mix else ram_ratio)
     return limits
@@ -181,6 +201,9 @@ def make_limits(limits, report, ram_ratio):
 
 def _limit_cell(cell, report, priority):
     """Change ``cpuset`` and ``cpu_usage`` of a NUMACell of a mix host.
+
+    Such a host has ``cpu_priority_mix_enable``: low-priority instances also
+    float on its dedicated CPUs.
 
     ``cpuset`` becomes the CPUs where the shared vCPUs of the instance may
     run. Nova subtracts ``cpu_usage`` from its limit. It becomes the value with
@@ -190,7 +213,9 @@ def _limit_cell(cell, report, priority):
         dedicated=frozenset(cell.pcpuset), shared=frozenset(cell.cpuset),
         ratio=report.ratio, mix=True)
     low_vcpus = report.low_by_cell.get(cell.id, 0)
-    # The high row does not matter here: it limits no shared vCPUs.
+    # The remaining shared vCPUs of this cell: ``low`` for a low-priority
+    # instance, ``ordinary`` for any other. Dedicated vCPUs do not matter here:
+    # assume 0.
     left = capacity.calculate_left(
         cpus.sellable, capacity.calculate_used(
             0, low_vcpus, max(cell.cpu_usage - low_vcpus, 0)))

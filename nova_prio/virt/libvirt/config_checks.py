@@ -24,7 +24,7 @@ def find_problems(conf):
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :returns: list of str: option, value and remedy
     """
-    # The other checks read this option.
+    # Sentences about this option, which the other checks read.
     problems = prio_conf.find_invalid(conf, ['cpu_priority_mix_enable'])
     if problems:
         return problems
@@ -97,6 +97,7 @@ def _find_offline(given, cpus):
     :param given: text that names an option and its value
     :param cpus: set of CPU numbers, those of the option
     """
+    # The set is empty if the kernel does not tell.
     online = _read_kernel_cpus(ONLINE)
     offline = cpus - online
     if not online or not offline:
@@ -133,8 +134,11 @@ def get_low_emulator_set(conf):
 
 
 def find_low_emulator_problems(conf, dedicated):
-    """Return why low emulator threads cannot run on their CPUs.
+    """Return why ``[nova_prio] low_emulator_set`` cannot be used.
 
+    These are the CPUs for the emulator threads of low-priority guests.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :param dedicated: set of the dedicated CPUs, configured or planned
     :returns: as ``find_problems``
     """
@@ -154,11 +158,13 @@ def find_low_emulator_problems(conf, dedicated):
 
 
 def find_mix_problems(conf, dedicated, shared, ratio):
-    """Return why mix cannot be enabled on this host.
+    """Return why ``cpu_priority_mix_enable`` cannot be true on this host.
 
-    ``conf`` may have other CPU sets and another ratio: "nova-prio host plan"
-    checks planned ones.
+    With this option, low-priority instances also run on dedicated CPUs.
+    ``conf`` may have other CPU sets and another ratio than the parameters:
+    "nova-prio host plan" checks planned ones.
 
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :param dedicated: set of the dedicated CPUs; ``shared`` likewise
     :param ratio: CPU allocation ratio, or None if no option sets the ratio
     :returns: as ``find_problems``
@@ -173,6 +179,7 @@ def find_mix_problems(conf, dedicated, shared, ratio):
     if not problems and ratio:
         sellable = capacity.calculate_sellable(
             len(dedicated), len(shared), capacity.parse_ratio(ratio), mix=True)
+        # The vCPUs that may be sold to low-priority instances.
         if sellable.low < 1:
             problems.append(
                 "[DEFAULT] cpu_priority_mix_enable is true, but with "

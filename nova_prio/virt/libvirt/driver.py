@@ -81,6 +81,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def init_host(self, host):
         """Start the driver, unless the configuration is wrong.
 
+        If a later step fails, its error is logged. The service starts, but
+        after some errors refuses priority instances.
+
         :raises SystemExit: after a log line that names option and remedy
         """
         with self.steps.contain('check the configuration',
@@ -119,7 +122,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             self._describe_small_pages())
 
     def _describe_small_pages(self):
-        """Return the limit of the memory of guests without huge pages."""
+        """Return a text: the limit of the memory of guests in small pages."""
         if not self.mix:
             return 'not limited'
         memory_mb = self._host.get_memory_mb_total()
@@ -134,9 +137,11 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Let libvirt start a test guest in the partition of each priority.
 
         The test guests run on CPUs that no high-priority guest keeps busy, if
-        there are any: the low one on any low_emulator_set, and others on the
-        shared CPUs, or else on CPUs of neither set. With cpu_power_management,
-        Nova keeps idle dedicated CPUs offline.
+        there are any: on the shared CPUs, or else on CPUs of neither set. The
+        one with low priority runs on low_emulator_set if that is set.
+
+        Dedicated CPUs are the last choice. With cpu_power_management, Nova
+        keeps idle ones offline: use only those that are online.
         """
         online = self._host.get_online_cpus()
         dedicated = self._get_pcpu_available()
@@ -149,6 +154,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def probe_before_move(self, flavor):
         """Probe again whether guests with a priority start on this host.
 
+        Do so only if the instance that moves here has one. An error is logged,
+        and the host then refuses priority instances.
+
         :param flavor: nova.objects.Flavor of the instance that moves here
         """
         with self.steps.contain(_PROBE):
@@ -156,12 +164,17 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                 self.probe_partitions()
 
     def get_available_resource(self, nodename):
-        """Return Nova's result; first probe, read the guests and measure.
+        """Return Nova's result; first ask libvirt what the recount will need.
 
-        Nova calls this before it takes the lock of the tracker.
+        Start test guests if necessary, read the guests, and measure the CPU
+        time for low-priority guests. Nova calls this before it takes the lock
+        of the tracker, so that no other call waits if libvirt hangs.
+
+        :raises nova.exception.HypervisorUnavailable: if libvirt is gone; other
+            errors of these steps are logged
         """
         with self.steps.contain(_PROBE):
-            # has_failed tells of the previous run.
+            # If this step has failed in the previous run, repeat it.
             if self.partitions.needs_probe or self.steps.has_failed(_PROBE):
                 self.probe_partitions()
         with self.steps.contain('read the guests of libvirt',
@@ -178,8 +191,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
         """Report the inventories and the traits of a priority host.
 
-        If this fails, a mix host must keep its VCPU and MEMORY_MB inventories:
-        Nova's own count no dedicated CPUs as VCPU, and may overcommit memory.
+        If this fails, a host with ``cpu_priority_mix_enable`` must keep its
+        VCPU and MEMORY_MB inventories: Nova's own count no dedicated CPUs as
+        VCPU, and may overcommit memory.
 
         :param provider_tree: nova.compute.provider_tree.ProviderTree
         :param allocations: dict of Nova, UUID of a consumer -> its allocation;
@@ -190,6 +204,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             provider_tree, nodename, allocations=allocations)
         with self.steps.contain('calculate the inventory') as outcome:
             self._report_priority(provider_tree, nodename)
+        # An error is logged, and is the problem of the outcome.
         if outcome.problem and CONF.cpu_priority_mix_enable:
             kept = provider_tree.data(nodename).inventory
             for name in before.keys() & {orc.VCPU, orc.MEMORY_MB}:
@@ -197,11 +212,15 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             provider_tree.update_inventory(nodename, kept)
 
     def _report_priority(self, provider_tree, nodename):
-        """Replace Nova's inventories and our traits of this host."""
+        """Replace Nova's inventories and our traits of this host.
+
+        :param provider_tree: nova.compute.provider_tree.ProviderTree, with the
+            inventories of Nova's driver; it is changed
+        """
         provider = provider_tree.data(nodename)
         traits = prio_traits.list_for_host(
             self.mix, prio_traits.CPU_PRIORITY_DISABLED in provider.traits)
-        stock = provider.inventory
+        stock = provider.inventory  # resource class -> inventory
         reported = self.priority_host.build_inventories(stock)
         if (self.mix and not self._warned_of_memory and
                 stock[orc.MEMORY_MB]['allocation_ratio'] > 1.0):
@@ -225,8 +244,10 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Return whether this package may write the records of an instance.
 
         The records are its allocations, its migrations and the claims of its
-        live migrations. Stock Nova handles those of all other instances.
-        During a resize, an instance has up to three flavors.
+        live migrations. Stock Nova handles those of all other instances. This
+        package handles those of instances with a priority and, with ``mix``
+        (``cpu_priority_mix_enable``), of all instances. During a resize, an
+        instance has up to three flavors.
 
         :param instance: nova.objects.Instance
         """
@@ -254,7 +275,10 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         return self._get_vcpu_available() | self._get_pcpu_available()
 
     def get_low_emulator_cpus(self):
-        """Return the CPUs of low guests' emulator and I/O threads, a set."""
+        """Return the CPUs of low-priority guests' emulator and I/O threads.
+
+        :returns: set of CPU numbers: low_emulator_set, or the shared CPUs
+        """
         return config_checks.get_low_emulator_set(
             CONF) or self._get_vcpu_available()
 
@@ -262,18 +286,24 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                                image_meta):
         """Return Nova's settings with the CPUs of a low-priority guest.
 
+        If ``mix`` is true (``cpu_priority_mix_enable``), the guest also floats
+        on the dedicated CPUs. If not, its vCPUs stay where Nova has put them,
+        on the shared CPUs.
+
         :param instance_numa_topology: nova.objects.InstanceNUMATopology or
             None
         """
         config = super()._get_guest_numa_config(
             instance_numa_topology, flavor, image_meta)
-        # An error of get_priority must not fail an ordinary guest.
+        # An error of get_priority must not fail a guest without the extra
+        # spec: look for it first.
         is_low = (
             flavor_specs.EXTRA_SPEC in flavor.extra_specs and
             flavor_specs.get_priority(flavor.extra_specs) == capacity.LOW)
         if not is_low:
             return config
-        # Nova sets cputune if the guest has a NUMA topology, else cpuset.
+        # If the guest has a NUMA topology, Nova sets the CPUs of each vCPU and
+        # of the emulator threads in cputune, else those of all in cpuset.
         if config.cputune is not None:
             if self.mix:
                 self._float_in_cells(config.cputune, instance_numa_topology)
@@ -283,7 +313,12 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         return config
 
     def _float_in_cells(self, cputune, instance_numa_topology):
-        """Let each vCPU also float on the dedicated CPUs of its host cell."""
+        """Let each vCPU also float on the dedicated CPUs of its host cell.
+
+        :param cputune: LibvirtConfigGuestCPUTune of the guest; it is changed
+        :param instance_numa_topology: nova.objects.InstanceNUMATopology, as
+            fitted to the host: its cells have the ids of host cells
+        """
         dedicated = {cell.id: cell.pcpuset
                      for cell in self._get_host_numa_topology().cells}
         for cell in instance_numa_topology.cells:
@@ -292,12 +327,13 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                     pin.cpuset = pin.cpuset | dedicated[cell.id]
 
     def _place_emulator_threads(self, cputune):
-        """Set the CPUs of a low guest's emulator and I/O threads.
+        """Set the CPUs of a low-priority guest's emulator and I/O threads.
 
         Without low_emulator_set, Nova's choice is right: the shared CPUs of
         the guest's host cells. If these cells have none, use all shared CPUs.
 
-        :param cputune: LibvirtConfigGuestCPUTune of a guest with a topology
+        :param cputune: LibvirtConfigGuestCPUTune of a guest with a topology;
+            it is changed
         """
         cpus = (config_checks.get_low_emulator_set(CONF) or
                 cputune.emulatorpin.cpuset or self._get_vcpu_available())
@@ -310,7 +346,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def _get_guest_xml(self, context, instance, *args, **kwargs):
         """Return Nova's domain XML with the settings of the priority.
 
-        If Nova's record has other CPUs than the lease, use those of the lease.
+        If Nova's record has other CPUs than are leased to the instance, write
+        the leased ones into the record first. An error of this is only logged.
         """
         with self.steps.contain('use the leased CPUs', refuse_on_error=False):
             self.priority_host.gate.use_lease(instance)
@@ -318,6 +355,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         if flavor_specs.EXTRA_SPEC not in instance.flavor.extra_specs:
             return xml
         priority = demand.get_priority(instance)
+        # The CPUs for emulator and I/O threads; None keeps those of Nova. With
+        # a NUMA topology, _get_guest_numa_config has set them.
         threads = None
         if priority == capacity.LOW and instance.numa_topology is None:
             threads = self.get_low_emulator_cpus()
@@ -338,17 +377,28 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         return super().rebuild(
             context, instance, *args, evacuate=evacuate, **kwargs)
 
-    # The start gate stands before Nova destroys or undefines a guest.
+    # The start gate refuses to start a guest on CPUs that are leased to
+    # another instance. Ask it before Nova destroys or undefines a guest.
 
     def _check_start(self, instance):
-        """Refuse a start so that the instance keeps its state."""
+        """Refuse a start on CPUs that are leased to another instance.
+
+        :raises nova.exception.InstanceFaultRollback: the instance then keeps
+            its state
+        """
         try:
             self.priority_host.gate.check(instance)
         except start_gate.CPUsLeased as refused:
             raise exception.InstanceFaultRollback(inner_exception=refused)
 
     def _hard_reboot(self, context, instance, *args, **kwargs):
-        """Start a guest again, also one that was off."""
+        """Start a guest again, also one that was off.
+
+        Nova destroys a running guest first: check before that whether its
+        CPUs are leased to another instance.
+
+        :raises nova_prio.compute.start_gate.CPUsLeased: if they are
+        """
         self.priority_host.gate.check(instance)
         return super()._hard_reboot(context, instance, *args, **kwargs)
 
@@ -358,19 +408,35 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         return super().resume(context, instance, *args, **kwargs)
 
     def power_off(self, instance, *args, **kwargs):
-        """Stop a guest, which a rescue starts with another image."""
+        """Stop a guest; a rescue then starts it with another image.
+
+        Before that, check whether its CPUs are leased to another instance.
+
+        :raises nova_prio.compute.start_gate.CPUsLeased: if they are
+        """
         if instance.task_state == task_states.RESCUING:
             self.priority_host.gate.check(instance)
         return super().power_off(instance, *args, **kwargs)
 
     def unrescue(self, context, instance, *args, **kwargs):
-        """Start a guest with its own image after a rescue."""
+        """Start a guest with its own image after a rescue.
+
+        Nova destroys the rescue guest first: check before that whether the
+        CPUs are leased to another instance.
+
+        :raises nova_prio.compute.start_gate.CPUsLeased: if they are
+        """
         self.priority_host.gate.check(instance)
         return super().unrescue(context, instance, *args, **kwargs)
 
     def _create_guest(self, context, xml, instance, power_on=True,
                       pause=False, **kwargs):
-        """Start a guest; if a guest with a priority fails, request a probe.
+        """Start a guest, unless its CPUs are leased to another instance.
+
+        The start gate checks this, and keeps the lease of the instance until
+        the start has ended. If a guest with a priority does not start, libvirt
+        may be unable to start any: let the next recount try this with a test
+        guest.
 
         Nova calls this for each new or moved guest, and for each guest after a
         hard reboot, a resume or a rescue.

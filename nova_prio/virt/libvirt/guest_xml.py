@@ -130,12 +130,12 @@ def is_made_by_nova(xml):
 
 
 def find_blocking_cpus(guest, is_low, dedicated):
-    """Return the dedicated CPUs where no other guest may be pinned.
+    """Return the dedicated CPUs where a guest keeps others from being pinned.
 
-    The vCPUs of a low-priority guest may run beside a high-priority guest, but
-    its emulator and I/O threads must not.
+    The vCPUs of a low-priority guest may run beside a pinned guest, but its
+    emulator and I/O threads must not.
 
-    :param guest: Guest that may use these CPUs
+    :param guest: Guest, with the CPUs that libvirt shows
     :param is_low: whether the guest has low priority
     :param dedicated: frozenset of the dedicated CPUs of the host
     :returns: frozenset of CPU numbers
@@ -163,7 +163,9 @@ def find_pinned_cpus(guest, dedicated):
     """
     if not guest.has_cells or guest.priority == capacity.LOW:
         return frozenset()
+    # The CPUs of a vCPU are None if it may run on all CPUs.
     pins = [cpus & dedicated for cpus in guest.vcpus if cpus]
+    # A vCPU with several dedicated CPUs floats: the guest is not pinned.
     if not any(pins) or any(len(cpus) > 1 for cpus in pins):
         return frozenset()
     pins += [cpus & dedicated for cpus in guest.threads if cpus]
@@ -182,6 +184,8 @@ def _parse_cpuset(element):
 def _get_child(parent, name, **attributes):
     """Return the child element with these attributes; add it if missing.
 
+    :param parent: element of lxml
+    :param name: tag of the child
     :param attributes: dict, name -> value
     """
     condition = ''.join('[@%s="%s"]' % item for item in attributes.items())

@@ -58,14 +58,18 @@ class HostGuests:
         self.blocked_by = []
         self._host = host
         self._steps = steps
-        # The last read: its guests, and the dedicated CPUs.
+        # The last read: a list of guest_xml.Guest, and the dedicated CPUs.
         self._last_read = [], frozenset()
-        # UUID of an orphan guest -> number of recounts that have found it.
+        # UUID of an orphan guest -> number of recounts that have found it, one
+        # after the other.
         self._recounts = {}
         self._supply_meter = supply_meter.SupplyMeter(host)
 
     def read_guests(self, dedicated):
         """Read all guests from libvirt, for ``update_blocked``.
+
+        If libvirt does not show one guest, log the error, and keep what the
+        last read has found of it.
 
         Call this before the recount takes the lock of the tracker: libvirt
         may hang.
@@ -87,12 +91,15 @@ class HostGuests:
                 guest = _read(domain, domain.UUIDString() in running)
             if outcome.problem:
                 guest = _assume(domain, last_by_uuid, outcome.problem)
+            # It is None if the domain is gone by now.
             if guest is not None:
                 guests.append(guest)
         self._last_read = guests, frozenset(dedicated)
 
     def measure_supply(self, floating):
         """Update ``low_supply`` for the last read guests.
+
+        This is the CPU time that low-priority guests can get.
 
         Call this before the recount takes the lock of the tracker: libvirt
         may hang.
@@ -116,16 +123,22 @@ class HostGuests:
     def update_blocked(self, instances, is_counted, moving):
         """Update ``blocked`` and ``blocked_by`` from the last read guests.
 
+        A blocked CPU is a dedicated CPU on which no instance may be pinned.
+        It is used by a guest of an older configuration, or by an orphan guest:
+        one whose instance is not on this host.
+
         :param instances: list of nova.objects.Instance, on this host
         :param is_counted: function that takes a UUID and returns whether the
-            tracker counts the instance on this host
+            tracker counts the instance on this host, or a call of Nova claims
+            for it or starts its guest
         :param moving: set of the UUIDs of instances that move from or to this
             host
         """
         guests, dedicated = self._last_read
         by_uuid = {instance.uuid: instance for instance in instances}
         blocked = frozenset()
-        # An unrescue starts a guest on the CPUs that it had before.
+        # An unrescue starts a guest on the CPUs that it had before the rescue:
+        # these must stay free, too.
         for guest in guests + _read_guests_after_unrescue(instances):
             if guest.uuid in by_uuid:
                 blocked |= _find_stale_cpus(
@@ -142,13 +155,22 @@ class HostGuests:
         self.blocked = blocked
 
     def _is_orphan(self, guest, is_counted):
-        """Return whether a guest of no instance of this host still runs."""
+        """Return whether a guest that has no instance on this host still runs.
+
+        A guest does not count if a call of Nova works with its instance, or if
+        it is a test guest of this package. Ask libvirt again at the end: the
+        guest may have stopped since it was read.
+
+        :param is_counted: as in ``update_blocked``
+        """
         return (guest.is_up and not is_counted(guest.uuid) and
                 not guest.name.startswith(partitions.PROBE_PREFIX) and
                 self.is_running(guest.uuid))
 
     def find_cpus_in_use(self, uuid, cpus):
         """Return the CPUs of a lease where the guest may run.
+
+        A lease is the CPUs that this host keeps for an instance.
 
         Call this without the lock of the tracker: libvirt may hang.
 
@@ -161,7 +183,7 @@ class HostGuests:
             return cpus
         # Without an answer, assume a guest that is up and may use all CPUs.
         guest = self._ask(uuid, _read, default=guest_xml.Guest('', uuid))
-        # None stands for "no such guest".
+        # It is None if libvirt has no such guest.
         if guest is None or not guest.is_up:
             return frozenset()
         # The guest may have changed its CPUs since the lease began: count
@@ -197,9 +219,9 @@ class HostGuests:
     def _warn_of_orphans(self, orphans, moving):
         """Warn of each orphan guest that must be removed, once while it runs.
 
-        An orphan guest is one of no instance on this host. A guest of Nova
-        must go unless its instance moves: then Nova ends it. A guest of others
-        must go if libvirt says that it blocks CPUs.
+        An orphan guest is one whose instance is not on this host. If Nova made
+        the guest, it must go, unless its instance moves: then Nova ends it. If
+        Nova did not, it must go if libvirt shows that it blocks CPUs.
 
         :param orphans: list of (Guest, frozenset of the CPUs that it blocks)
         :param moving: set of the UUIDs of instances that move from or to this
@@ -210,6 +232,7 @@ class HostGuests:
             if guest.is_of_nova:
                 must_go = guest.uuid not in moving
             else:
+                # Without a readable domain XML, its CPUs are only assumed.
                 must_go = guest.is_readable and bool(cpus)
             if not must_go:
                 continue
@@ -258,16 +281,19 @@ def _read(domain, is_up=False):
 
 
 def _assume(domain, last_by_uuid, problem):
-    """Return the Guest to assume for a domain that libvirt cannot show.
+    """Return a Guest for a domain whose XML libvirt does not show.
 
-    The guest is up, and has the CPUs of the last read, or all CPUs.
+    Assume that the guest runs, on the CPUs that the last read has found, or
+    else on all CPUs. Then no instance is pinned there. Warn of it once.
 
+    :param domain: libvirt.virDomain
     :param last_by_uuid: dict, UUID -> Guest of the last read
+    :param problem: sentence about the error of libvirt
     """
     # libvirt-python knows name and UUID without a call of libvirt.
     name, uuid = domain.name(), domain.UUIDString()
     last = last_by_uuid.get(uuid)
-    # Warn once.
+    # If it was not readable before, the warning is in the log already.
     if last is None or last.is_readable:
         cpus = 'any free dedicated CPU'
         if last is not None:
@@ -284,6 +310,11 @@ def _assume(domain, last_by_uuid, problem):
 def _find_stale_cpus(guest, instance, dedicated):
     """Return the dedicated CPUs where the guest of an instance floats.
 
+    It floats there if these CPUs were shared when the guest was started. The
+    vCPUs of a low-priority guest do not count: they may run beside a pinned
+    guest. If a guest is off, Nova makes new XML for its next start, unless it
+    is suspended or is being rebooted.
+
     :param dedicated: frozenset of the dedicated CPUs of the host
     """
     if not guest.is_up and instance.vm_state not in _KEEPS_XML:
@@ -296,6 +327,8 @@ def _find_stale_cpus(guest, instance, dedicated):
 def _find_orphan_cpus(guest, dedicated):
     """Return the dedicated CPUs that an orphan guest blocks, a frozenset.
 
+    An orphan guest is one whose instance is not on this host.
+
     :param dedicated: frozenset of the dedicated CPUs of the host
     """
     is_low = guest.partition == guest_xml.PARTITIONS[capacity.LOW]
@@ -303,7 +336,11 @@ def _find_orphan_cpus(guest, dedicated):
 
 
 def _read_guests_after_unrescue(instances):
-    """Return the Guests to which rescued instances will return, a list."""
+    """Return the Guests to which rescued instances will return, a list.
+
+    Nova keeps the domain XML of such a guest in a file. Leave out a guest
+    whose file cannot be read.
+    """
     guests = []
     for instance in instances:
         if instance.vm_state == vm_states.RESCUED:

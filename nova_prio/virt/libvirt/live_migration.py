@@ -27,7 +27,7 @@ class LiveMigration:
 
     def check_can_live_migrate_destination(
             self, context, instance, src_compute_info, *args, **kwargs):
-        """Check this host, and tell the source which of its CPUs to use.
+        """Check this host, and tell the source which CPUs of this host to use.
 
         Let Nova claim for every instance that the driver manages, also
         without a NUMA topology.
@@ -43,14 +43,17 @@ class LiveMigration:
             context, instance, src_compute_info, *args, **kwargs)
         if not self.manages(instance):
             return data
-        # Nova claims if the source returns both values. A source with stock
-        # Nova returns them unchanged, except for some guests.
+        # The source returns these data. If both values are true then, Nova
+        # claims on this host. A source with stock Nova returns them unchanged,
+        # except for some guests.
         data.dst_supports_numa_live_migration = True
         data.src_supports_numa_live_migration = True
         if priority is not None:
             # Without cell_pins, Nova ignores this object.
             data.dst_numa_info = objects.LibvirtLiveMigrateNUMAInfo(
                 cpu_pins={}, emulator_pins=self.get_low_emulator_cpus())
+        # With mix (cpu_priority_mix_enable), a low-priority guest also floats
+        # on the dedicated CPUs.
         if (priority == capacity.LOW and self.mix and
                 instance.numa_topology is None):
             data.dst_cpu_shared_set_info = self.get_floating_cpus()
@@ -58,6 +61,9 @@ class LiveMigration:
 
     def _check_destination(self, instance, priority, src_compute_info):
         """Refuse an instance that would not keep its priority on this host.
+
+        First let libvirt start a test guest of each priority. A partition is
+        the cgroup of all guests of one priority.
 
         :param priority: 'high' or 'low'
         :param src_compute_info: nova.objects.ComputeNode of the source, as a
@@ -68,7 +74,7 @@ class LiveMigration:
             raise exception.MigrationPreCheckError(
                 reason=self.partitions.problem)
         # The source sends the XML. Without our driver there, the guest would
-        # have no partition.
+        # have no partition. Only a host with our driver has this key.
         if priority == capacity.LOW and (
                 host_report.STATS_KEY not in (
                     src_compute_info.get('stats') or {})):
@@ -84,8 +90,8 @@ class LiveMigration:
         :raises nova.exception.MigrationPreCheckError: if the guest has a
             priority, and the destination does not run our driver
         """
-        # Only our driver sets dst_numa_info before this check. Stock Nova sets
-        # it later.
+        # A destination with our driver sets dst_numa_info before this check.
+        # Stock Nova sets it later.
         if ('dst_numa_info' not in dest_check_data and
                 demand.get_priority(instance) is not None):
             raise exception.MigrationPreCheckError(reason=(
@@ -116,7 +122,8 @@ class LiveMigration:
             back, and the guest goes on at the source
         """
         priority = demand.get_priority(instance)
-        # A low-priority guest floats, also on dedicated CPUs.
+        # A low-priority guest may float on dedicated CPUs of others. For any
+        # other guest, ask the start gate.
         if priority != capacity.LOW and 'dst_numa_info' in migrate_data:
             self.priority_host.gate.check_arrival(
                 instance, migrate_data.dst_numa_info)
@@ -131,9 +138,11 @@ class LiveMigration:
         Nova has applied the migration context of this host to the instance. If
         the disks are not shared, Nova also saves the instance, maybe after the
         source has. Then the database would have the CPUs of this host, and the
-        source would give the CPUs of the running guest away.
+        source would give the CPUs of the running guest away. Therefore forget
+        these changes.
         """
-        # Maybe libvirt could not start the guest in its partition here.
+        # Maybe libvirt could not start the guest in the cgroup of its
+        # priority: let the next recount test this.
         if demand.get_priority(instance) is not None:
             self.partitions.record_failed_start()
         instance.obj_reset_changes(recursive=True)
@@ -143,10 +152,14 @@ class LiveMigration:
     def _live_migration_operation(self, context, instance, dest,
                                   block_migration, migrate_data, guest,
                                   *args, **kwargs):
-        """Migrate as Nova does, with the XML of the instance's priority."""
+        """Migrate as Nova does, with the XML of the instance's priority.
+
+        The XML gets the partition, which is the cgroup of all guests of one
+        priority, and the CPUs of the emulator threads.
+        """
         priority = demand.get_priority(instance)
         if priority is not None:
-            emulator_cpus = None
+            emulator_cpus = None  # keeps those that Nova has set
             if priority == capacity.LOW and instance.numa_topology is None:
                 # Nova rewrites emulator pins only for a NUMA topology. Our
                 # driver at the destination has sent its CPUs for emulators.

@@ -71,11 +71,16 @@ class Partitions:
             for probe in list(self._probes.values()))
 
     def record_failed_start(self):
-        """Require new probes: a guest with a priority failed to start."""
+        """Require new probes: a guest with a priority failed to start.
+
+        A probe lets libvirt start a test guest in a partition.
+        """
         self._failed_at = time.monotonic()
 
     def probe(self, cpus):
         """Let libvirt start a guest in each partition; update ``problem``.
+
+        A partition is the cgroup of all guests of one priority.
 
         Simultaneous callers share one probe for each partition, and wait for
         it until WAIT_SECONDS after its start. No new probe starts in the
@@ -107,6 +112,9 @@ class Partitions:
     def _get_or_start_probe(self, priority, cpus):
         """Return a starting or trusted probe of a partition, or start one.
 
+        A probe is trusted for some time after its success. Call this with the
+        lock.
+
         :param priority: key of ``guest_xml.PARTITIONS``
         :param cpus: set of CPU numbers for the guest of the probe
         """
@@ -121,7 +129,11 @@ class Partitions:
         return probe
 
     def _is_trusted(self, probe):
-        """Return whether a probe succeeded, and no newer one is necessary."""
+        """Return whether a probe succeeded, and no newer one is necessary.
+
+        One is necessary TRUST_SECONDS later, or if a guest with a priority
+        has failed to start since.
+        """
         return probe.error is None and probe.succeeded_at > max(
             self._failed_at, time.monotonic() - TRUST_SECONDS)
 
@@ -138,6 +150,7 @@ class Partitions:
             self._errors[probe.priority] = probe.error
             self._log_result(probe)
             problem = ''
+            # Name the first partition with an error.
             for priority, partition in guest_xml.PARTITIONS.items():
                 error = self._errors.get(priority)
                 if error is not None and not problem:
@@ -153,7 +166,10 @@ class Partitions:
             self.problem = problem
 
     def _log_result(self, probe):
-        """Log an unexpected error once per type, and a slow probe once."""
+        """Log an unexpected error once per type, and a slow probe once.
+
+        An error of libvirt is expected: the caller logs it.
+        """
         partition = guest_xml.PARTITIONS[probe.priority]
         if probe.error is not None:
             if (type(probe.error) not in self._logged and not isinstance(
@@ -161,6 +177,7 @@ class Partitions:
                 self._logged.add(type(probe.error))
                 LOG.error('The probe of the partition %s failed.', partition,
                           exc_info=probe.error)
+        # is_late tells that this warning was written.
         elif probe.is_starting and not probe.is_late:
             probe.is_late = True
             LOG.warning(
@@ -222,7 +239,8 @@ class _Probe(threading.Thread):
     def _start_and_stop_guest(self):
         """Start the guest in its partition, and stop it."""
         connection = self._host.get_connection()
-        # If libvirtd or nova-compute stopped during a probe, its guest exists.
+        # If libvirtd or nova-compute stopped during a probe, its guest exists:
+        # destroy it.
         try:
             connection.lookupByUUIDString(self._uuid).destroy()
         except libvirt_host.libvirt.libvirtError as error:

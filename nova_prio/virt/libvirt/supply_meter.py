@@ -46,12 +46,14 @@ class SupplyMeter:
     def measure(self, floating, guests):
         """Measure the low supply, unless the last measurement is recent.
 
+        The low supply is the CPU time that low-priority guests can get.
+
         Call this before the recount takes the lock of the tracker: libvirt
         may hang. It is one call of libvirt, or none without low-priority
         guests, and it waits for no job of a guest.
 
-        A warning tells the first of several failures in a row. After some
-        minutes of failures, the low supply is unknown.
+        If libvirt or /proc/stat fails, warn of the first of several failures
+        in a row. After some minutes of failures, the low supply is unknown.
 
         :param floating: set of the CPUs where low-priority guests may run
         :param guests: list of ``guest_xml.Guest``, all of this host
@@ -88,9 +90,11 @@ class SupplyMeter:
             raise
 
     def _read_vcpus(self, low_uuids):
-        """Return (UUID, ID of the domain, vCPU) -> ``low_supply.VCPUTime``.
+        """Return the CPU times of the vCPUs of low-priority guests.
 
-        :param low_uuids: set of the UUIDs of the low-priority guests
+        :param low_uuids: set of the UUIDs of these guests
+        :returns: dict, (UUID, ID of the domain, number of the vCPU) ->
+            ``low_supply.VCPUTime``
         :raises libvirt.libvirtError: if libvirt does not answer
         """
         libvirt = libvirt_host.libvirt
@@ -117,6 +121,7 @@ def _parse_vcpus(stats):
         lacks vCPUs that are offline, and may lack the delays
     """
     for name, run in stats.items():
+        # Only "vcpu.NUMBER.time" is the time that a vCPU has run.
         kind, _, rest = name.partition('.')
         number, _, what = rest.partition('.')
         if kind == 'vcpu' and what == 'time':
@@ -128,11 +133,11 @@ def _parse_vcpus(stats):
 
 
 def _read_cpus(cpus):
-    """Return number of a CPU -> its ``low_supply.Ticks``.
-
-    CPUs that are offline are missing.
+    """Return the times of CPUs, as the kernel counts them in ticks.
 
     :param cpus: set of CPU numbers
+    :returns: dict, number of a CPU -> its ``low_supply.Ticks``. CPUs that are
+        offline are missing.
     :raises OSError: if the file cannot be read
     :raises ValueError: if it shows none of the CPUs
     """
@@ -140,6 +145,7 @@ def _read_cpus(cpus):
         text = file.read()
     found = {}
     for line in text.splitlines():
+        # The line of CPU 3 is "cpu3 TICKS TICKS ...".
         name, *values = line.split()
         number = name.removeprefix('cpu')
         if not name.startswith('cpu') or not number.isdecimal():
