@@ -84,7 +84,8 @@ class PriorityAPI(api.API):
     def create(self, context, flavor, *args, scheduler_hints=None, **kwargs):
         """Create instances with the priority written (folded) into the flavor.
 
-        The policy decides who may request a priority with the hint.
+        The policy decides who may request a priority with the hint. Nova gets
+        a copy of the flavor, which it embeds in the instances.
         """
         # If an unexpected error is only logged, pass the flavor on unchanged.
         new_flavor = flavor
@@ -100,7 +101,12 @@ class PriorityAPI(api.API):
 
     def _validate_and_build_base_options(
             self, context, flavor, boot_meta, *args, **kwargs):
-        """Apply the image of a new instance to its flavor.
+        """Adapt the flavor of a new instance to its image, in place.
+
+        If the flavor requests PCPU and VCPU, this writes the mixed CPU policy,
+        and the image may decide which vCPUs are dedicated. An image that
+        contradicts the priority is refused. An unexpected error fails only an
+        instance with a priority: for any other, it is logged.
 
         This is the first method that gets the image of a new instance.
         """
@@ -126,10 +132,12 @@ class PriorityAPI(api.API):
     @staticmethod
     def _check_quota_for_upsize(context, instance, current_flavor, new_flavor,
                                 is_bfv, is_revert):
-        """Write (fold) the priority into the new flavor of a resize.
+        """Write (fold) the priority into the new flavor of a resize, in place.
 
         API.resize looks up the new flavor. This is the first method that gets
         the flavor. The flavor to which a revert returns has its priority.
+
+        :param is_bfv: whether the instance was booted from a volume
         """
         if CONF.nova_prio.enabled and not is_revert:
             with _log_errors_unless_priority(current_flavor, new_flavor):
@@ -143,7 +151,8 @@ class PriorityAPI(api.API):
                      **kwargs):
         """Migrate live, but do not force an instance with a priority.
 
-        With ``force``, Nova would bypass the scheduler.
+        With ``force``, Nova would bypass the scheduler. A request for it is
+        refused.
         """
         if CONF.nova_prio.enabled:
             with _log_errors_unless_priority(instance.flavor):
@@ -156,7 +165,8 @@ class PriorityAPI(api.API):
                  admin_password=None, force=None, *args, **kwargs):
         """Evacuate, but do not force an instance with a priority.
 
-        With ``force``, Nova would bypass the scheduler.
+        With ``force``, Nova would bypass the scheduler. A request for it is
+        refused.
         """
         if CONF.nova_prio.enabled:
             with _log_errors_unless_priority(instance.flavor):

@@ -9,7 +9,7 @@ from nova_prio.placement import authentication
 
 _UNIFIED_LIMITS = 'nova.quota.UnifiedLimitsDriver'
 _PCPU, _VCPU = 'class:PCPU', 'class:VCPU'
-#: Registered limit -> the instances that need it.
+#: Registered limit -> a text that names the instances that need it.
 _LIMITS = {_PCPU: 'high-priority instances',
            _VCPU: 'low-priority and ordinary instances',
            'class:MEMORY_MB': 'all instances'}
@@ -23,6 +23,7 @@ def find_warnings(conf):
     if conf.quota.driver != _UNIFIED_LIMITS:
         return []
     try:
+        # A missing password is one of the errors below.
         with authentication.report_missing_password():
             registered = _list_registered_limits(conf)
     except (ksa_exceptions.ClientException, sdk_exceptions.SDKException,
@@ -34,31 +35,36 @@ def find_warnings(conf):
                 "it in keystone, whose limits cannot be read from this host: "
                 "%s." % (_UNIFIED_LIMITS, _PCPU, verb, reason)]
     warnings = []
-    for name, instances in _LIMITS.items():
+    for name, affected in _LIMITS.items():
         if name in registered:
             continue
-        # Without a limit of PCPU, high-priority instances would evade the
-        # limit of VCPU.
+        # High-priority instances use PCPU: without a limit of PCPU, they would
+        # evade the limit of VCPU. Any other limit may be missing unless Nova
+        # requires it.
         evades_limit = name == _PCPU and _VCPU in registered
         if evades_limit or _is_required(conf, name):
             verb = _choose_verb(conf, name)
             warnings.append(
                 "[quota] driver is %s, and keystone has no registered limit "
                 "'%s', without which Nova %s %s; register it." % (
-                    _UNIFIED_LIMITS, name, verb, instances))
+                    _UNIFIED_LIMITS, name, verb, affected))
     return warnings
 
 
 def _choose_verb(conf, name):
     """Return what Nova does to instances without this registered limit.
 
+    :param name: name of the limit, such as 'class:PCPU'
     :returns: 'refuses' or 'does not limit', for a sentence about them
     """
     return 'refuses' if _is_required(conf, name) else 'does not limit'
 
 
 def _is_required(conf, name):
-    """Return whether Nova treats an unregistered limit as zero."""
+    """Return whether Nova treats an unregistered limit as zero.
+
+    :param name: name of the limit, such as 'class:PCPU'
+    """
     is_listed = name in conf.quota.unified_limits_resource_list
     if conf.quota.unified_limits_resource_strategy == 'require':
         return is_listed

@@ -34,7 +34,8 @@ def preview(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
     flavor = objects.Flavor(
         vcpus=vcpus, memory_mb=memory_mb, root_gb=disk_gb, ephemeral_gb=0,
         swap=0, extra_specs=extra_specs)
-    # The flavor that Nova would embed, and the NUMA topology of the guest.
+    # The flavor that Nova would embed, and the NUMA topology of the guest or
+    # None.
     flavor, topology = fit_request(flavor, image, hints)
     cells = topology.cells if topology else []
     dedicated = set()
@@ -46,6 +47,7 @@ def preview(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
             'dedicated_cpus': hardware.format_cpu_spec(cell.pcpuset),
             'shared_cpus': hardware.format_cpu_spec(cell.cpuset),
             'memory_mb': cell.memory})
+    # All cells have the same policy.
     cpu_policy = cells[0].cpu_policy if cells else None
     request = utils.ResourceRequest.from_request_spec(objects.RequestSpec(
         flavor=flavor, image=image, is_bfv=False, requested_resources=[]))
@@ -64,7 +66,10 @@ def fit_request(flavor, image, hints):
     """Return the flavor and the NUMA topology that an instance would get.
 
     As in nova-api, the requested priority is written (folded) into the flavor.
+    If the flavor requests PCPU and VCPU, the mixed CPU policy replaces these
+    requests.
 
+    :param flavor: nova.objects.Flavor, which is not changed
     :param image: nova.objects.ImageMeta
     :param hints: dict of scheduler hints, or None
     :returns: (nova.objects.Flavor, nova.objects.InstanceNUMATopology or None)
@@ -76,6 +81,7 @@ def fit_request(flavor, image, hints):
         # The request has no priority.
         extra_specs = flavor.extra_specs
     flavor = fold.copy_flavor(flavor, extra_specs)
+    # These are all extra specs, unchanged unless they request PCPU and VCPU.
     flavor.extra_specs = fold.get_mixed_policy_specs(flavor, image)
     flavor.obj_reset_changes()
     priority_fold.check_image(flavor.extra_specs, image.properties)
@@ -83,7 +89,11 @@ def fit_request(flavor, image, hints):
 
 
 def _validate(extra_specs):
-    """Validate extra specs as nova-api does when it creates a flavor."""
+    """Validate extra specs as nova-api does when it creates a flavor.
+
+    :param extra_specs: dict, name -> str
+    :raises nova_prio.model.flavor_specs.RequestRefused: if one is invalid
+    """
     conf = hooks.register_options()
     conf.set_override('enabled', override=True, group='nova_prio')
     try:
@@ -105,7 +115,12 @@ def _validate(extra_specs):
 
 
 def _read_image(properties):
-    """Return image properties as nova.objects.ImageMeta, or name the fault."""
+    """Return image properties as nova.objects.ImageMeta.
+
+    :param properties: dict, name -> str
+    :raises nova_prio.model.flavor_specs.RequestRefused: names the property
+        that is invalid
+    """
     valid = {}
     # Nova reads the properties of NUMA nodes up to the first missing number.
     # A sort by length adds the property of node 2 before that of node 10.

@@ -33,9 +33,11 @@ def _answer_with_bad_request():
 def fold_for_create(flavor, hints):
     """Fold (write) the requested priority into the flavor of a new instance.
 
+    :param flavor: nova.objects.Flavor, which is not changed
     :param hints: dict of scheduler hints, or None
     :returns: a copy of the flavor; the flavor itself if nothing will change it
     """
+    # None if the request has no priority.
     extra_specs = priority_fold.fold(flavor.vcpus, flavor.extra_specs, hints)
     if extra_specs is not None:
         return copy_flavor(flavor, extra_specs)
@@ -68,8 +70,12 @@ def complete_for_image(image, flavor):
 def fold_for_resize(flavor, instance):
     """Fold (write) the priority of an instance into its new flavor, in place.
 
+    It is the priority in the new flavor, or that of the hint with which the
+    instance was created.
+
     :param flavor: nova.objects.Flavor that Nova read for this resize alone
     """
+    # None if there is nothing to write.
     extra_specs = priority_fold.fold_resize(
         flavor.vcpus, flavor.extra_specs, instance.flavor.extra_specs)
     if extra_specs is not None:
@@ -84,6 +90,8 @@ def fold_for_resize(flavor, instance):
 @_answer_with_bad_request()
 def check_image(image, flavor):
     """Check that an image fits the priority in the flavor of an instance.
+
+    The CPU policy of the image must not contradict the priority.
 
     :param image: dict with the 'properties' of the image, or None
     """
@@ -132,7 +140,7 @@ def get_mixed_policy_specs(flavor, image_meta):
 
     :param image_meta: nova.objects.ImageMeta, which may give the guest NUMA
         nodes
-
+    :returns: dict, name -> str
     :raises nova_prio.model.flavor_specs.RequestRefused: if the flavor or the
         image is refused
     """
@@ -150,10 +158,12 @@ def get_mixed_policy_specs(flavor, image_meta):
     specs = mixed_cpus.fold_to_mixed_policy(extra_specs, any_mask)
     topology = hardware.numa_get_constraints(
         copy_flavor(flavor, specs), image_meta)
+    # The set of vCPUs of each node.
     nodes = [cell.total_cpus for cell in topology.cells]
-    vcpus = mixed_cpus.choose_dedicated_vcpus(nodes, dedicated_count)
+    dedicated_vcpus = mixed_cpus.choose_dedicated_vcpus(
+        nodes, dedicated_count)
     # Isolated emulator threads must run beside dedicated vCPUs of the first
     # node.
-    mixed_cpus.check_emulator_threads(extra_specs, nodes[0], vcpus)
-    mask = hardware.format_cpu_spec(set(vcpus))
+    mixed_cpus.check_emulator_threads(extra_specs, nodes[0], dedicated_vcpus)
+    mask = hardware.format_cpu_spec(set(dedicated_vcpus))
     return mixed_cpus.fold_to_mixed_policy(extra_specs, mask)

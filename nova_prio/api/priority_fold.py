@@ -18,7 +18,10 @@ _USE_PCPU = 'resources:PCPU is allowed instead'
 def fold(vcpus, extra_specs, hints):
     """Return extra specs with the requested priority folded (written) in.
 
+    An extra spec or a scheduler hint requests the priority, but not both.
+
     :param vcpus: number of vCPUs of the flavor
+    :param extra_specs: dict, extra spec -> str, of the flavor
     :param hints: dict of scheduler hints, or None; a hint may be a string or
         a list of one string
     :returns: a new dict, or None if the request has no priority
@@ -44,6 +47,7 @@ def fold_resize(vcpus, extra_specs, current):
     priority that came with the old flavor ends.
 
     :param vcpus: number of vCPUs of the new flavor
+    :param extra_specs: dict, extra spec -> str, of the new flavor
     :param current: extra specs of the present flavor. If the instance was
         created with a hint, SOURCE says what decides its priority: 'hint', or
         'flavor' after a resize to a flavor with a priority.
@@ -99,7 +103,7 @@ def check_image(extra_specs, properties):
 
 
 def _find_hint_faults(hint, value):
-    """Yield a sentence for each fault of the hint.
+    """Yield a sentence for each fault of the scheduler hint with a priority.
 
     :param hint: value of the hint, of any type
     :param value: value of the extra spec of the flavor, or None
@@ -119,6 +123,8 @@ def _find_hint_faults(hint, value):
 
 def _check_value(value, hint_faults=()):
     """Raise one error for a wrong extra spec and for the faults of a hint.
+
+    Do nothing if there is no fault.
 
     :param value: value of the extra spec, or None
     :param hint_faults: iterable of sentences
@@ -166,7 +172,10 @@ def _write_priority(vcpus, extra_specs, priority, source=None):
 
 
 def _complete_for_high(specs):
-    """Check the extra specs for high priority, and write the CPU policy."""
+    """Check the extra specs for high priority, and write the CPU policy.
+
+    :param specs: dict, extra spec -> str, which has the priority; changed
+    """
     cpu_policy = specs.get(flavor_specs.CPU_POLICY)
     if cpu_policy == 'shared':
         _refuse(specs, flavor_specs.CPU_POLICY,
@@ -174,6 +183,7 @@ def _complete_for_high(specs):
     # Nova would read these requests for Placement only, or for pinning only.
     for key in flavor_specs.find_misread_requests(specs):
         _refuse(specs, key, _USE_PCPU)
+    # The extra specs by which Nova decides how many vCPUs it pins, two dicts.
     pcpus = flavor_specs.select_pinning_requests(specs, 'PCPU')
     shared = flavor_specs.select_pinning_requests(specs, 'VCPU')
     # If the value is no number, Nova ignores the request and pins nothing. If
@@ -194,6 +204,7 @@ def _complete_for_high(specs):
 def _complete_for_low(specs, vcpus):
     """Check the extra specs for low priority, and write the CPU policy.
 
+    :param specs: dict, extra spec -> str, which has the priority; changed
     :param vcpus: number of vCPUs of the flavor
     """
     for key, allowed in ((flavor_specs.CPU_POLICY, 'shared'),
@@ -207,6 +218,7 @@ def _complete_for_low(specs, vcpus):
     # Nova would read these requests for Placement only, or for pinning only.
     for key in flavor_specs.find_misread_requests(specs):
         _refuse(specs, key, only_vcpu)
+    # The extra specs by which Nova decides how many vCPUs it pins, two dicts.
     pcpus = flavor_specs.select_pinning_requests(specs, 'PCPU')
     shared = flavor_specs.select_pinning_requests(specs, 'VCPU')
     for key, value in pcpus.items():

@@ -40,8 +40,8 @@ def register():
     from nova_prio.model import flavor_specs
     options = hooks.register_options()
     level = std_logging.INFO
-    # oslo.config adds this option when Nova reads its files. Until then, read
-    # them here.
+    # oslo.config adds this option when Nova reads its configuration files. If
+    # Nova has not read them yet, read them here.
     if 'config_file' not in options and not options.nova_prio.enabled:
         options = _read_options()
         # Nova sets up its log later. Until then, Python writes warnings, and
@@ -90,7 +90,8 @@ def _read_options():
     conf.register_opts(options)
     files = [path for path in wsgi_app._get_config_files()
              if os.access(path, os.R_OK)]
-    # The command line may name other files. Nova knows more options there.
+    # The command line may name other files. Nova knows more options there:
+    # ignore them.
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in '--config-file', '--config-dir':
         parser.add_argument(name, action='append', default=[])

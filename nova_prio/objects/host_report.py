@@ -148,6 +148,8 @@ class HostReport(base.VersionedObject):
     def _read_supply(self):
         """Return the LowSupply; None if it is missing or cannot be true.
 
+        This is the CPU time that low-priority guests of the host can get.
+
         The CPU sets of the report do not depend on it, so that an absurd value
         must not make the report unreadable.
         """

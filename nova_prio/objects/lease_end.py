@@ -33,8 +33,9 @@ def read_need(context, host, uuid, lease_set):
     """Return whether Nova's records need a LeaseSet, as a Need.
 
     A LeaseSet is the CPUs that nova-compute keeps for an instance on its host.
-    Each task of the instance keeps the set: Nova writes the statuses
-    'reverted', 'completed' and 'error' while a move still goes on.
+    If the instance has a task, the set is needed, even if its migration seems
+    to be over: Nova writes the statuses 'reverted', 'completed' and 'error'
+    while a move still goes on.
 
     :param context: nova.context.RequestContext of an administrator
     :param host: name of the host
@@ -54,11 +55,12 @@ def read_need(context, host, uuid, lease_set):
         context, {'instance_uuid': uuid})
     here = [migration for migration in migrations if host in (
         migration.source_compute, migration.dest_compute)]
+    # The migrations of this host whose records still need the set.
     needing = [migration for migration in here
                if _needs(migration, instance, host, lease_set)]
     if instance.task_state is None:
-        # No live migration goes on without a task: its record stays open if
-        # nova-compute has stopped meanwhile.
+        # No live migration goes on without a task: if its record is open
+        # nevertheless, nova-compute has stopped meanwhile.
         needs_it = any(not migration.is_live_migration
                        for migration in needing)
     elif needing:
@@ -87,7 +89,10 @@ def _needs(migration, instance, host, lease_set):
 
     A LeaseSet is the CPUs that nova-compute keeps for an instance. A migration
     to the host needs only the LeaseSet that it has claimed. A LeaseSet has no
-    ``migration_uuid`` if it was read from a guest or a record.
+    ``migration_uuid`` if it was read from a guest or a record: any migration
+    may need it.
+
+    :param host: name of the host
     """
     is_unfinished = (
         migration_states.is_open(migration) or
@@ -111,7 +116,8 @@ def _migrates_elsewhere(instance, migrations):
     """Return whether the task is a live migration between other hosts.
 
     The caller knows that no open migration comes from or to its host: if a
-    check has failed there, the conductor has tried another host.
+    check has failed on this host, the conductor has tried another one. Then an
+    open migration of the instance is one between other hosts.
 
     :param migrations: all migrations of the instance
     """

@@ -59,8 +59,9 @@ def has_stayed(instance: objects.Instance,
                migration: objects.Migration) -> bool:
     """Return whether an instance is on the source host after a failed move.
 
-    The instance must then get the allocations back that the migration had
-    during the move.
+    The migration must be the newest one of the instance, which must have its
+    old flavor. The instance must then get the allocations back that the
+    migration had during the move.
     """
     newest = get_newest(instance)
     return (newest is not None and newest.id == migration.id and
@@ -73,8 +74,9 @@ def is_unfinished_revert(instance: objects.Instance,
                          migration: objects.Migration) -> bool:
     """Return whether a revert still has to move an instance back.
 
-    Nova sets the status when the guest on the destination is gone. The source
-    then sets the host and the old flavor, and starts the guest.
+    Nova sets the status "reverted" when the guest on the destination is gone.
+    The source then sets the host and the old flavor of the instance, and
+    starts the guest. Until then, the instance has the migration context.
     """
     context = instance.migration_context
     # A resize on one host does not change the host: see whether the instance

@@ -54,6 +54,7 @@ def repair(context: nova_context.RequestContext,
             return None
         expected = _get_expected(context, instance)
         present_disks = _get_disks(present, providers)
+        # It stays None if no provider can be chosen for the disk.
         wanted = None
         try:
             disks = _assign_disk(
@@ -120,6 +121,8 @@ def _get_amounts(present: dict[str, typing.Any],
                  provider: str) -> dict[str, int]:
     """Return the amounts that the flavor decides at one provider.
 
+    These are VCPU, PCPU, MEMORY_MB and DISK_GB.
+
     :param present: allocations of an instance, as Placement returns them:
         'allocations' is a dict, UUID of a provider -> its 'resources'
     :param provider: UUID of the provider
@@ -148,6 +151,8 @@ def _get_disks(present: dict[str, typing.Any],
 def _sum_amounts(present: dict[str, typing.Any],
                  providers: list[str]) -> dict[str, int]:
     """Return the amounts at a host, with the disks at sharing providers.
+
+    These are VCPU, PCPU, MEMORY_MB and DISK_GB, by resource class.
 
     :param present: allocations of an instance, as Placement returns them
     :param providers: UUIDs of the provider of the host, and then of those that
@@ -210,6 +215,7 @@ def _build_allocations(
         share disks with it
     :param expected: resource class -> amount; {} deletes the amounts at
         all providers
+    :param instance: decides project and user if it has no allocations yet
     :param disks: UUID of a provider -> DISK_GB
     """
     host = providers[0]

@@ -171,7 +171,11 @@ def migration_has_allocations(instance: objects.Instance,
 
 def delete(context: nova_context.RequestContext,
            client: report.SchedulerReportClient, uuid: str) -> None:
-    """Delete the allocations of a consumer."""
+    """Delete the allocations of a consumer.
+
+    :param uuid: UUID of an instance or a migration
+    :raises PlacementRefused: also if another client changed them just now
+    """
     present = client.get_allocs_for_consumer(context, uuid)
     wanted = present | {'allocations': {}}
     if not write(context, client, '/allocations/' + uuid, present, wanted):
@@ -304,7 +308,11 @@ def read_provider(client: report.SchedulerReportClient, uuid: str,
 
 def get_json(client: report.SchedulerReportClient, url: str,
              version: str = _PROVIDERS_VERSION) -> dict[str, typing.Any]:
-    """Return the answer of Placement at a URL."""
+    """Return the answer of Placement at a URL.
+
+    :param url: relative to the URL of Placement
+    :raises PlacementRefused: if Placement refuses or fails
+    """
     response = client.get(url, version=version)
     if not response:
         raise _build_error(url, response)
@@ -312,7 +320,11 @@ def get_json(client: report.SchedulerReportClient, url: str,
 
 
 def _build_error(url: str, response: requests.Response) -> PlacementRefused:
-    """Return the exception for a failed request."""
+    """Return the exception for a failed request.
+
+    It is RequestInvalid, NotInPlacement or, for any other status than 400 and
+    404, PlacementRefused itself.
+    """
     status = response.status_code
     if status == 400:
         # The answer of a proxy in front of Placement is no JSON.

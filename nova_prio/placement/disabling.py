@@ -31,5 +31,6 @@ def is_disabled(client: report.SchedulerReportClient,
     try:
         present = allocations.read_provider(client, provider.uuid, 'traits')
     except (allocations.PlacementRefused, ks_exceptions.ClientException):
+        # Without an answer, the traits that were read last decide.
         return True
     return traits.CPU_PRIORITY_DISABLED in present

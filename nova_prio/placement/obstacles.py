@@ -49,7 +49,7 @@ def find_obstacles(
         aggregates, inventories and usages
     :param aggregate_names: UUID of an aggregate -> its name
     """
-    # The request group without a suffix.
+    # The request group without a suffix, for the provider of the host.
     group = request.get_request_group(None)
     if group.in_tree not in (None, provider['uuid']):
         yield Obstacle('the request names another host')

@@ -79,8 +79,8 @@ def _read_summaries(client: report.SchedulerReportClient,
                     wanted: set[str]) -> dict[str, _Provider]:
     """Return most of the wanted providers, read with few requests.
 
-    The caller must read the others one by one: a few, or those without a free
-    unit of any common resource class.
+    The caller must read the others one by one. They are few, or they have no
+    free unit of any common resource class.
 
     :param wanted: UUIDs of root providers
     :returns: UUID -> provider
@@ -226,7 +226,8 @@ def _find_limit_obstacles(
     found: dict[str, list[obstacles.Obstacle]] = {
         uuid: [] for uuid in providers}
     for name, amount in request.merged_resources().items():
-        # A nested provider may have the resources of the host.
+        # The providers whose limits allow the amount. A nested provider may
+        # have the resources of the host: take its root.
         answer = allocations.get_json(
             client, '/resource_providers?resources=%s:%d' % (name, amount))
         fitting = {provider['root_provider_uuid']

@@ -80,6 +80,7 @@ def find_warnings(conf):
     weighers = conf.filter_scheduler.weight_classes
     domains = conf.nova_prio.affinity_domains
     warnings = []
+    # A weigher is the full name of its class.
     for policy, (nova_weigher, prio_weigher) in _SOFT_WEIGHERS.items():
         name = '%s_weight_multiplier' % policy
         nova_value = conf.filter_scheduler[name]
@@ -124,8 +125,9 @@ def find_warnings(conf):
 def find_doubled_multipliers(conf):
     """Return the multipliers that aggregate metadata must not have.
 
-    Nova's weighers prefer such metadata to their option. Thus a weigher of
-    Nova that the option switches off would count beside that of this package.
+    Nova's weighers prefer such metadata to their option. Thus, with such
+    metadata, a weigher of Nova that the option switches off would count beside
+    that of this package.
 
     :returns: dict, key of aggregate metadata -> clause that says what would
         happen twice, such as "server groups count"; empty if an option is
@@ -155,12 +157,14 @@ def _find_invalid(conf):
 
 
 def _is_of_this_package(weigher):
+    """Return whether a class, given by its full name, is of this package."""
     return weigher.startswith('nova_prio.')
 
 
 def _is_enabled(weigher, all_weighers, weight_classes):
     """Return whether an option enables a weigher, by its name or with all.
 
+    :param weigher: full name of the class
     :param all_weighers: name of the function that stands for all weighers of
         the same package
     :param weight_classes: value of [filter_scheduler] weight_classes

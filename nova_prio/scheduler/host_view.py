@@ -22,6 +22,9 @@ MOST_REPORTS = 4096
 def get_report(host_state):
     """Return the CapacityReport of a host, from a cache that requests share.
 
+    nova-compute reports the CPUs of its host, and how many vCPUs it has sold,
+    in the stats of the compute node.
+
     :param host_state: nova.scheduler.host_manager.HostState
     :returns: None if the host runs another driver or was not updated yet
     :raises nova_prio.objects.host_report.UnreadableReport: if the report
@@ -54,6 +57,7 @@ def get_remaining(host_state, report, request):
         instance needs
     """
     new_vcpus = host_state.vcpus_used - report.vcpus_used
+    # All instances of a request have the same flavor.
     placed_instances = new_vcpus // request.vcpus
     if placed_instances <= 0:
         return report.remaining
@@ -65,7 +69,8 @@ def get_remaining(host_state, report, request):
 def get_small_pages(host_state, report):
     """Return the memory of a host in small pages, all that is not huge pages.
 
-    Nova adds the placed instances of the request to the numbers.
+    Nova adds the placed instances of the request to the numbers of the host
+    state, so that the result includes them.
 
     :param report: ``capacity_report.CapacityReport``
     :returns: ``memory_pages.SmallPages``; None if they limit no request
@@ -91,6 +96,7 @@ def limit_host_state(host_state, report, request):
     :param request: ``request_view.SchedulingRequest``. Its ``demand`` has the
         priority and the numbers of CPUs of the instance.
     """
+    # This function adds the attribute to Nova's host state.
     if not getattr(host_state, 'is_limited_to_priority', False):
         host_state.numa_topology = numa.limit_to_class(
             host_state.numa_topology, report, request.demand)

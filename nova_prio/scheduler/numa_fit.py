@@ -53,8 +53,10 @@ class NumaFit:
         """Return whether the topology fits on a host.
 
         As NUMATopologyFilter does, keep only the allocation candidates that
-        fit, and set the limits of the claim.
+        fit in the host state, and set its limits, which nova-compute checks
+        when it makes the claim.
 
+        :param host_state: nova.scheduler.host_manager.HostState; changed
         :param dedicated: number of dedicated CPUs that the instance needs
         :param cpu_ratio: CPU allocation ratio in force, a float
         """
@@ -86,7 +88,11 @@ class NumaFit:
     def _fits_cell(self, cell, dedicated):
         """Return whether a guest with one pinned cell fits on a host cell.
 
-        As Nova does, count only free CPUs that are in a set of siblings.
+        As Nova does, count only free CPUs that are in a set of thread
+        siblings.
+
+        :param cell: nova.objects.NUMACell
+        :param dedicated: number of dedicated CPUs that the guest needs
         """
         free = cell.pcpuset - cell.pinned_cpus
         return (dedicated <= len(free) and
@@ -126,6 +132,9 @@ def _has_memory(cell, memory_mb):
     """Return whether a host cell has free memory in its smallest pages.
 
     Nova does the same for a pinned guest that requests no page size.
+
+    :param cell: nova.objects.NUMACell; without ``mempages``, the host does not
+        tell its page sizes
     """
     if not cell.mempages:
         return memory_mb <= cell.memory - cell.memory_usage

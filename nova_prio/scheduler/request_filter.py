@@ -72,6 +72,7 @@ def _restrict(ctxt, request_spec):
     :returns: whether the request was restricted
     """
     priority = flavor_specs.get_priority(request_spec.flavor.extra_specs)
+    # This refuses a new instance whose priority is not in its flavor.
     _check_requested_priority(ctxt, request_spec, priority)
     if priority is None:
         # The database is read once for each value of the argument, thus once
@@ -110,13 +111,14 @@ def _check_requested_priority(ctxt, request_spec, priority):
     """
     uuid = request_spec.instance_uuid
     hint = request_spec.get_scheduler_hint(flavor_specs.HINT)
+    # Does the request have a priority that is not written into the flavor?
     if not flavor_specs.is_unfolded(request_spec.flavor.extra_specs, hint):
         return
     if is_new_instance(ctxt, uuid):
         raise exception.RequestFilterFailed(reason=(
             'The instance requests a CPU priority that nova-api did not fold '
             'into its flavor; set [nova_prio] enabled to true for nova-api.'))
-    # If a priority is in force, a later resize has decided it.
+    # If another priority is in force, a later resize has decided it.
     if priority is None:
         LOG.warning(
             'The instance was created with a CPU priority that nova-api did '
@@ -128,6 +130,8 @@ def _check_requested_priority(ctxt, request_spec, priority):
 def find_excluding_ordinary(period):
     """Return the UUIDs of the aggregates that exclude ordinary instances.
 
+    These are instances without a priority.
+
     :param period: number of the period of ``KEEP_SECONDS``; each period reads
         the database once
     """
@@ -138,7 +142,8 @@ def find_excluding_ordinary(period):
 def _find_aggregates(ctxt, predicate):
     """Return the sorted UUIDs of the aggregates that a predicate accepts.
 
-    :param predicate: function of an object with the dict ``metadata``
+    :param predicate: function that takes an object with the dict ``metadata``
+        and returns a bool
     """
     metadata = collections.defaultdict(dict)
     for uuid, key, value in _read_metadata(ctxt):
@@ -155,6 +160,8 @@ def _find_aggregates(ctxt, predicate):
 @api.context_manager.reader
 def _read_metadata(context):
     """Return (aggregate UUID, key, value) of ``aggregate_metadata.KEYS``.
+
+    These are the keys of aggregate metadata that this package reads.
 
     nova.objects.AggregateList also reads all hosts of the aggregates, which
     takes 28 ms for 3,000 hosts.

@@ -111,6 +111,8 @@ class GroupMembers:
         """Return the host of each member but the requested instance, a list.
 
         With affinity_same_priority, only members of the same priority count.
+        A member without a host, or in a cell that does not answer, is left
+        out.
         """
         others = set(request_spec.instance_group.members)
         others.discard(request_spec.instance_uuid)
@@ -137,9 +139,10 @@ class GroupMembers:
         return hosts
 
     def _read_paths(self, hosts):
-        """Return dict, host -> tuple of its failure domains, from a query.
+        """Return the failure domains of hosts, read from the database.
 
         :param hosts: set of host names
+        :returns: dict, host -> tuple of its failure domains
         """
         pairs = collections.defaultdict(list)
         if hosts and self._keys:
@@ -150,7 +153,10 @@ class GroupMembers:
                 for host in hosts}
 
     def _get_candidate_path(self, host_state):
-        """Return the tuple of the failure domains of a host, None on error."""
+        """Return the tuple of the failure domains of a host.
+
+        :returns: None after an exception, which is logged
+        """
         try:
             metadata = []
             for aggregate in host_state.aggregates:

@@ -72,7 +72,10 @@ class PriorityFilter(filters.BaseHostFilter):
         return self._passes(host_state, self._read_request(spec_obj), spec_obj)
 
     def _read_request(self, spec_obj):
-        """Return the SchedulingRequest, or None if it cannot be read."""
+        """Return the SchedulingRequest of a request spec.
+
+        :returns: None after an exception, which is logged
+        """
         try:
             return request_view.read_request(spec_obj)
         except Exception:
@@ -83,7 +86,8 @@ class PriorityFilter(filters.BaseHostFilter):
     def _passes(self, host_state, request, spec_obj):
         """Return whether a host can take the instance, and log a refusal.
 
-        :param request: SchedulingRequest; None if it could not be read
+        :param request: SchedulingRequest, which is read from ``spec_obj``;
+            None if it could not be read
         """
         if request is None:
             return self._passes_as_in_nova(host_state, spec_obj)
@@ -115,7 +119,11 @@ class PriorityFilter(filters.BaseHostFilter):
                 'unreadable_host', (type(error).__name__, str(error)))
 
     def _passes_as_in_nova(self, host_state, spec_obj):
-        """Return the answer of NUMATopologyFilter, False with a priority."""
+        """Return the answer of Nova's NUMATopologyFilter about a host.
+
+        Refuse the host if the instance has a priority, or after an exception,
+        which is logged.
+        """
         # nova-api has also written a priority from a hint into this flavor.
         if flavor_specs.EXTRA_SPEC in spec_obj.flavor.extra_specs:
             return False
@@ -132,7 +140,9 @@ def _find_refusal(host_state, request):
 
     :param request: ``request_view.SchedulingRequest``
     """
+    # The CPUs of the host and what it has sold; None without our driver.
     report = host_view.get_report(host_state)
+    # Each check returns a Refusal, or None if the host passes.
     return (_check_aggregates(host_state, report, request) or
             _check_capacity(host_state, report, request) or
             _check_topology(host_state, report, request))
@@ -162,8 +172,8 @@ def _check_aggregates(host_state, report, request):
 def _check_capacity(host_state, report, request):
     """Return the Refusal of a host without capacity, or None.
 
-    Remove the allocation candidates with another amount of PCPU than the
-    instance has dedicated CPUs.
+    From the host state, remove the allocation candidates with another amount
+    of PCPU than the instance has dedicated CPUs.
 
     :param report: ``capacity_report.CapacityReport``, or None. Its ``mix`` is
         the host's option ``cpu_priority_mix_enable``.
@@ -206,6 +216,10 @@ def _count_pcpus(candidate):
 def _check_topology(host_state, report, request):
     """Return the Refusal if the guest NUMA topology does not fit, or None.
 
+    As Nova's NUMATopologyFilter does, this changes the limits and the
+    allocation candidates of the host state. If the priority decides which CPUs
+    the instance may use, it also changes the NUMA topology there.
+
     :param report: ``capacity_report.CapacityReport``, or None without our
         driver. Its ``mix`` is the host's option ``cpu_priority_mix_enable``.
     :param request: ``request_view.SchedulingRequest``. Its ``priority`` is
@@ -224,12 +238,15 @@ def _check_topology(host_state, report, request):
         return admission.Refusal('no_numa_topology')
     cpu_ratio = host_state.cpu_allocation_ratio
     # If the option is false, an ordinary instance is placed as by stock Nova.
+    # In all other cases, the priority decides what the instance may use.
     if report is not None and (report.mix or request.priority):
         if request.source_cell_uuid not in (None, host_state.cell_uuid):
             # If an instance moves to another cell of Nova, Nova does not apply
             # the migration context of the claim. The guest would start
             # unpinned, on the shared CPUs.
             return admission.Refusal('other_cell')
+        # In the topology of the host state, leave only the CPUs and vCPUs that
+        # an instance of this priority, or without one, may use.
         host_view.limit_host_state(host_state, report, request)
         if report.mix:
             cpu_ratio = float(report.ratio)

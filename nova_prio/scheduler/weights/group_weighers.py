@@ -61,6 +61,7 @@ class _GroupWeigher(weights.BaseHostWeigher):
             paths, member_paths = self._members.get_paths(
                 weight_properties, host_states)
             readable = {path for path in paths if path is not None}
+            # Path -> rank, which is 0 for the worst hosts.
             ranks = failure_domains.rank_hosts(
                 readable, member_paths, self.prefers_many)
             return [float(ranks.get(path, 0)) for path in paths]

@@ -43,7 +43,13 @@ class LowSupplyWeigher(multipliers.AggregateMultiplier,
     multiplier_name = MULTIPLIER
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
-        """Return the weights of the hosts, a list in the same order."""
+        """Return the weights of the hosts, a list in the same order.
+
+        The weight is the CPU time for each low-priority vCPU of the host. A
+        host weighs the mean of the others if its CPU time is unknown. All
+        weigh zero for an instance without low priority, and after an
+        exception, which is logged.
+        """
         zeros = [0.0] * len(weighed_obj_list)
         specs = weight_properties.flavor.extra_specs
         try:
@@ -72,6 +78,9 @@ class LowSupplyWeigher(multipliers.AggregateMultiplier,
 
 def get_supply_per_vcpu(host_state, request):
     """Return the CPUs for each low-priority vCPU, the requested included.
+
+    The low supply in the report of a host is the CPU time that its
+    low-priority guests can get.
 
     Nova schedules all instances of a request on host states that were read
     once, and counts the placed instances in ``vcpus_used``.

@@ -28,7 +28,11 @@ class AggregateMultiplier:
         self._has_multiplier = functools.cache(self._find_multiplier)
 
     def _forget_aggregates(self):
-        """Read each aggregate once per request, because hosts share them."""
+        """Forget which aggregates override the multiplier.
+
+        Call this for each request. Within one request, each aggregate is read
+        once, because hosts share them.
+        """
         self._has_multiplier = functools.cache(self._find_multiplier)
 
     def weight_multiplier(self, host_state):
@@ -36,7 +40,7 @@ class AggregateMultiplier:
         try:
             for aggregate in host_state.aggregates:
                 # Nova's function reads all aggregates of each host. Call it
-                # only if needed: this answer is cached for each aggregate.
+                # only if needed: this test is cached for each aggregate.
                 if self._has_multiplier(aggregate):
                     return utils.get_weight_multiplier(
                         host_state, self.multiplier_name, self._multiplier)
@@ -49,7 +53,10 @@ class AggregateMultiplier:
         return self.multiplier_name in aggregate.metadata
 
     def _log_and_get_zero(self, host_state):
-        """Log the current exception, and return zero as the weight."""
+        """Log the current exception, and return zero.
+
+        Zero is the weight of the host, or a multiplier that makes it zero.
+        """
         failures.log_failure(type(self).__name__, 'the host weighs zero',
                              host_state)
         return 0.0

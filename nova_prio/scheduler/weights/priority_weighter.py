@@ -40,7 +40,11 @@ class PriorityWeighter(multipliers.AggregateMultiplier, cpu.CPUWeigher):
     multiplier_name = MULTIPLIER
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
-        """Return the weights of the hosts, a list in the same order."""
+        """Return the weights of the hosts, a list in the same order.
+
+        After an exception, which is logged, all weigh zero for an instance
+        with a priority. Nova weighs the hosts for any other instance.
+        """
         try:
             self._forget_aggregates()
             request = request_view.read_request(weight_properties)
@@ -66,6 +70,8 @@ class PriorityWeighter(multipliers.AggregateMultiplier, cpu.CPUWeigher):
 
     def _get_free_cpus(self, host_state, request):
         """Return the remaining vCPUs for a priority, or zero without a report.
+
+        nova-compute reports the vCPUs that its host may sell and has sold.
 
         :param request: ``request_view.SchedulingRequest`` with a priority
         """
