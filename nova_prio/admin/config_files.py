@@ -3,6 +3,7 @@
 """Read the configuration files of the services."""
 
 import argparse
+import collections
 from collections import abc
 import glob
 import os
@@ -74,9 +75,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def read_sections(path: str) -> dict[str, dict[str, list[str]]]:
-    """Return the content of a file: group -> option -> values."""
-    sections: dict[str, dict[str, list[str]]] = {}
-    cfg.ConfigParser(path, sections).parse()
+    """Return the content of a file: group -> option -> values.
+
+    As oslo.config reads them, the names of groups are in lower case, but for
+    DEFAULT.
+    """
+    read: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(path, read).parse()
+    sections: dict[str, dict[str, list[str]]] = collections.defaultdict(dict)
+    for name, options in read.items():
+        group = name if name == 'DEFAULT' else name.lower()
+        for option, values in options.items():
+            sections[group].setdefault(option, []).extend(values)
     return sections
 
 

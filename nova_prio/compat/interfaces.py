@@ -55,7 +55,9 @@ OPTIONS = {
     """,
     (COMPUTE,): """
         DEFAULT.cpu_allocation_ratio
+        DEFAULT.reserved_host_cpus
         DEFAULT.reserved_host_memory_mb
+        DEFAULT.vcpu_pin_set
         compute.cpu_dedicated_set
         compute.cpu_shared_set
         libvirt.cpu_power_management

@@ -70,7 +70,7 @@ def get_row(name: str, inventories: Inventories,
 
 
 def count_instances(request: abc.Mapping[str, int], inventories: Inventories,
-                    usages: abc.Mapping[str, int]) -> int:
+                    usages: abc.Mapping[str, int]) -> int | None:
     """Return how many equal instances Placement would put on a host.
 
     None fits if an amount breaks a rule of its inventory, such as
@@ -81,6 +81,7 @@ def count_instances(request: abc.Mapping[str, int], inventories: Inventories,
         one amount
     :param inventories: dict, resource class -> field -> number
     :param usages: dict, resource class -> used amount of the provider
+    :returns: None if the instances need nothing of this host
     """
     counts = []
     for resource_class, amount in request.items():
@@ -94,7 +95,7 @@ def count_instances(request: abc.Mapping[str, int], inventories: Inventories,
             return 0
         left = get_capacity(inventory) - usages.get(resource_class, 0)
         counts.append(max(left, 0) // amount)
-    return min(counts)
+    return min(counts, default=None)
 
 
 def get_capacity(inventory: abc.Mapping[str, typing.Any] | None) -> int:

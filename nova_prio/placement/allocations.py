@@ -40,6 +40,9 @@ ATTEMPTS = 4
 _ALLOCATIONS_VERSION, _PROVIDERS_VERSION = '1.28', '1.22'
 #: Errors of Nova's client if Placement, or keystone, does not answer.
 CLIENT_ERRORS = (ks_exceptions.ClientException, sdk_exceptions.SDKException)
+#: Errors of reading an answer that is from a proxy or a middleware in front of
+#: Placement: it is no JSON, or has other keys.
+_NOT_OF_PLACEMENT = (AttributeError, LookupError, TypeError, ValueError)
 
 
 class PlacementRefused(Exception):
@@ -220,12 +223,12 @@ def write(context: nova_context.RequestContext,
         return True
     try:
         error = response.json()['errors'][0]
-    except (IndexError, ValueError):
-        # The response is from a proxy in front of Placement.
+        code, detail = error.get('code'), error['detail']
+    except _NOT_OF_PLACEMENT:
         raise _build_error(url, response) from None
-    if error.get('code') != 'placement.concurrent_update':
+    if code != 'placement.concurrent_update':
         raise PlacementRefused('Placement refused the request: %s'
-                               % ' '.join(error['detail'].split()))
+                               % ' '.join(detail.split()))
     return False
 
 
@@ -327,8 +330,7 @@ def _build_error(url: str, response: requests.Response) -> PlacementRefused:
     """
     status = response.status_code
     if status == 400:
-        # The answer of a proxy in front of Placement is no JSON.
-        with contextlib.suppress(IndexError, ValueError):
+        with contextlib.suppress(*_NOT_OF_PLACEMENT):
             error = response.json()['errors'][0]
             # The detail is a general sentence, an empty line, and the reason.
             _, _, reason = error['detail'].partition('\n\n')

@@ -10,10 +10,12 @@ Placement. Devices of instances that leave do not become free.
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import dataclasses
 import typing
 
+from nova import exception
 from nova import objects
 from nova.virt import hardware
 
@@ -125,8 +127,13 @@ class Copies:
         state.instances.pop(instance.uuid, None)
         topology = instance.numa_topology
         if state.numa_topology and topology:
-            state.numa_topology = hardware.numa_usage_from_instance_numa(
-                state.numa_topology, topology, free=True)
+            # If the record of the host does not have all pins, because two
+            # instances have the same or nova-compute could not count them,
+            # assume that no CPU of the instance becomes free.
+            with contextlib.suppress(exception.CPUUnpinningInvalid,
+                                     exception.CPUUnpinningUnknown):
+                state.numa_topology = hardware.numa_usage_from_instance_numa(
+                    state.numa_topology, topology, free=True)
         # PriorityFilter reads the used vCPUs in the report of nova-compute.
         _add_to_report(state, flavor, topology, times=-1)
         allocated = self._client.get_allocs_for_consumer(

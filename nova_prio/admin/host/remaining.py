@@ -10,6 +10,7 @@ import typing
 from nova import context as nova_context
 from nova import exception
 from nova import objects
+from nova.virt import hardware
 
 from nova_prio.admin.audit import host_view
 from nova_prio.admin.host import plan_format
@@ -65,7 +66,8 @@ def list_remaining(
     # UUIDs, because a consumer below may belong to the same instance.
     listed = set()
     for instance in view.instances:
-        if _is_low(instance.flavor):
+        # An instance that arrives by a resize gets its new flavor last.
+        if _is_low(instance.flavor) or _is_low(instance.new_flavor):
             reason = LOW
         elif plan and demand.get_instance_pins(instance) - old_dedicated:
             reason = PINNED_OUTSIDE
@@ -88,6 +90,17 @@ def _is_low(flavor: objects.Flavor | None) -> bool:
     """Return whether a flavor has low priority; False without a flavor."""
     return bool(flavor and flavor_specs.get_priority(
         flavor.extra_specs) == capacity.LOW)
+
+
+def _needs_dedicated(instance: objects.Instance) -> bool:
+    """Return whether an instance on its way to a host will be pinned there."""
+    flavor, topology = instance.flavor, instance.numa_topology
+    if instance.new_flavor:
+        # It arrives by a resize.
+        flavor = instance.new_flavor
+        topology = hardware.numa_get_constraints(
+            flavor, instance.image_meta)
+    return demand.get_demand(flavor, topology).dedicated > 0
 
 
 def _find_remaining(
@@ -127,15 +140,14 @@ def _find_remaining(
         return RemainingInstance(uuid, UNKNOWN)
     if instance is None:
         return None
-    # The revert of a resize brings the old flavor back.
-    must_leave = _is_low(instance.flavor) or _is_low(instance.old_flavor)
+    # A resize brings the new flavor, and its revert the old one.
+    must_leave = any(_is_low(flavor) for flavor in (
+        instance.flavor, instance.old_flavor, instance.new_flavor))
     if not must_leave and old_dedicated is not None:
         if reason == CREATED:
             # nova-compute chooses later which CPUs the instance is pinned to,
             # and may choose others than the old dedicated ones.
-            needed = demand.get_demand(
-                instance.flavor, instance.numa_topology)
-            must_leave = needed.dedicated > 0
+            must_leave = _needs_dedicated(instance)
         elif instance.migration_context:
             # A revert of the resize pins the instance to these CPUs again.
             old_pins = demand.get_topology_pins(

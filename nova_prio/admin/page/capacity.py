@@ -167,7 +167,8 @@ def _list_instances(context: nova_context.RequestContext,
     """
     read_page = functools.partial(
         objects.InstanceList.get_by_filters, context,
-        {'deleted': False, 'host': hosts}, sort_dir='asc',
+        {'deleted': False, 'soft_deleted': True, 'host': hosts},
+        sort_dir='asc',
         expected_attrs=['flavor', 'numa_topology'])
     return sorted(host_inventory.iterate_pages(read_page, 'uuid', PAGE),
                   key=operator.attrgetter('display_name', 'uuid'))

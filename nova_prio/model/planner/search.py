@@ -114,8 +114,7 @@ class Search:
     def expect_way(self, uuid: str) -> str:
         """Return the way by which an instance would move now."""
         ways = self.list_ways(uuid)
-        instance = self.fleet.instances[uuid]
-        return ways[0] if self.find_destinations(instance) else ways[-1]
+        return ways[0] if self._fits_elsewhere(uuid) else ways[-1]
 
     def group_guests(self, host: str) -> list[list[str]]:
         """Return the UUIDs of the guests of a host, by kind.
@@ -133,10 +132,16 @@ class Search:
         return list(kinds.values())
 
     def can_leave(self, uuid: str) -> bool:
-        """Return whether an instance can be shelved, or fits on a host."""
+        """Return whether an instance can be shelved, or fits elsewhere."""
         ways = self.list_ways(uuid)
         return fleet_module.SHELVE in ways or bool(
-            ways and self.find_destinations(self.fleet.instances[uuid]))
+            ways and self._fits_elsewhere(uuid))
+
+    def _fits_elsewhere(self, uuid: str) -> bool:
+        """Return whether another host has the resources for an instance."""
+        source = self.fleet.get_place(uuid).host
+        destinations = self.find_destinations(self.fleet.instances[uuid])
+        return any(host != source for host in destinations)
 
     def move_away(self, uuid: str, preference: str) -> bool:
         """Move an instance to the preferred host, or shelve it.

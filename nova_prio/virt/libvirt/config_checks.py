@@ -80,14 +80,15 @@ def find_offline_cpus(conf):
 
     :returns: as ``find_problems``; empty if the kernel tells no CPUs
     """
-    sets = {'cpu_shared_set': hardware.get_cpu_shared_set}
+    problems = _find_offline(
+        "[compute] cpu_shared_set is '%s'" % conf.compute.cpu_shared_set,
+        hardware.get_cpu_shared_set() or set())
     # Nova itself takes dedicated CPUs online for its guests.
     if not conf.libvirt.cpu_power_management:
-        sets['cpu_dedicated_set'] = hardware.get_cpu_dedicated_set
-    problems = []
-    for name, read in sets.items():
-        given = "[compute] %s is '%s'" % (name, conf.compute[name])
-        problems += _find_offline(given, read() or set())
+        problems += _find_offline(
+            "[compute] cpu_dedicated_set is '%s'"
+            % conf.compute.cpu_dedicated_set,
+            hardware.get_cpu_dedicated_set() or set())
     return problems
 
 

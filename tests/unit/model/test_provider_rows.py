@@ -73,3 +73,8 @@ def test_disk_of_another_provider_is_not_considered():
     inventories = {'VCPU': INVENTORIES['VCPU']}
     assert 3 == count(inventories=inventories, VCPU=4, DISK_GB=1)
     assert 0 == count(inventories=inventories, VCPU=4, MEMORY_MB=1)
+
+
+def test_disk_of_another_provider_limits_nothing():
+    inventories = {name: INVENTORIES[name] for name in ('VCPU', 'PCPU')}
+    assert count(inventories=inventories, DISK_GB=1) is None

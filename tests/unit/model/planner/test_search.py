@@ -2,9 +2,12 @@
 
 """Tests of the searches, and of the order of the moves, one by one."""
 
+import pytest
+
 from nova_prio.model.planner import arrange
 from nova_prio.model.planner import fleet as fleet_module
 from nova_prio.model.planner import plan
+from tests.unit.model.planner import fleets
 from tests.unit.model.planner import test_plan
 
 #: The whole high row of a host.
@@ -60,3 +63,16 @@ def test_move_waits_until_it_is_feasible():
              fleet_module.Move('low', 'live', 'a', 'b'),
              fleet_module.Move('low2', 'live', 'a', 'b')]
     assert [moves[1], moves[0], moves[2]] == arrange.arrange(fleet, moves)
+
+
+@pytest.mark.parametrize('first', ['a', 'z'])
+def test_guest_that_fits_on_its_own_host_only_is_not_shelved(first):
+    """g would have to be shelved, and h can be live-migrated to d."""
+    small = dict(priority='high', dedicated=2)
+    bound = dict(small, aggregates=frozenset(['rack']))
+    fleet = test_plan.make(
+        {first: dict(aggregates=[fleets.PRIORITY, fleets.RACK]), 'c': {},
+         'd': dict(dedicated=4)},
+        ('g', first, bound), ('h', 'c', small))
+    found = plan.plan_room(fleet, test_plan.make_wanted(FULL), 1)
+    assert [('h', 'live', 'd')] == test_plan.get_moves(found)
