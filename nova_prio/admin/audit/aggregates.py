@@ -31,10 +31,11 @@ def check(view: host_view.HostView,
           aggregates: abc.Collection[objects.Aggregate]) -> finding.Findings:
     """Yield a finding if the aggregates in Nova and in Placement differ.
 
-    Other aggregates of the host are not compared: in Placement, providers
-    share resources by them.
+    Only the given aggregates are compared. In Placement, the host may be in
+    others, by which it shares resources with other providers.
 
-    :param aggregates: host aggregates that restrict requests
+    :param aggregates: the host aggregates whose metadata restrict which
+        instances their hosts take
     """
     names = {each.uuid: each.name for each in aggregates}
     # UUIDs of the compared aggregates of the host, in Nova and in Placement.
@@ -42,7 +43,8 @@ def check(view: host_view.HostView,
     present = names.keys() & set(view.provider_aggregates)
     if expected == present:
         return
-    # The repair must keep the aggregates that do not restrict requests.
+    # The repair replaces all aggregates of the host in Placement, so it must
+    # keep those that are not compared.
     wanted = sorted((set(view.provider_aggregates) - present) | expected)
     notes = []
     if expected - present:

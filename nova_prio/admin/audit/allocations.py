@@ -38,8 +38,10 @@ def check(view: host_view.HostView,
     """Yield the findings of the allocations at a host.
 
     A consumer is the UUID of an instance or of a migration.
+
+    :param view: its ``allocations`` are consumer -> resource class -> amount;
+        its ``consumers`` are the instances and migrations of the host in Nova
     """
-    # These allocations belong to no instance or migration of the host.
     for consumer in sorted(view.allocations.keys() - view.consumers):
         resources = view.allocations[consumer]
         # Without VCPU, PCPU, MEMORY_MB and DISK_GB, the allocation is not one
@@ -48,6 +50,7 @@ def check(view: host_view.HostView,
             continue
         placement = finding.format_amounts(resources)
         try:
+            # None if the consumer may have this allocation.
             fault = _find_fault(view, client, consumer)
         except host_view.CellUnreachable as error:
             yield finding.Finding(
@@ -70,6 +73,11 @@ def _check_instances(
 
     Compare VCPU, PCPU, MEMORY_MB and DISK_GB, which the flavor decides. Skip
     instances that are being changed or moved.
+
+    :param view: its ``total_allocations`` are UUID of an instance -> resource
+        class -> amount, with the disks at other providers; ``sharing`` lists
+        the UUIDs of these providers; ``classes`` are the resource classes that
+        Placement offers for the host
     """
     for instance, expected in allocations.find_drifted(
             view.context, view.instances_at_rest, view.total_allocations,
@@ -82,7 +90,6 @@ def _check_instances(
             notes.append('"nova-manage placement heal_allocations" would ask '
                          'for VCPU, because it ignores that the image pins '
                          'this instance.')
-        # UUIDs of the resource providers that share disks with the host.
         if view.sharing:
             # The view read shared disks at another time than the other
             # amounts: read all amounts of the instance again.
@@ -108,13 +115,15 @@ def _choose_kind(present: abc.Mapping[str, int],
                  expected: abc.Mapping[str, int]) -> str:
     """Return the kind of the finding for wrong allocations.
 
-    :param present: resource class -> amount; ``expected`` likewise
+    :param present: resource class -> amount in Placement
+    :param expected: resource class -> amount that the flavor asks for
     """
     if not present:
         return 'missing_allocation'
     surplus = collections.Counter(present)
     surplus.subtract(expected)
-    # VCPU in place of PCPU, or the reverse: one surplus, one equal shortage.
+    # VCPU in place of PCPU, or the reverse: a surplus of one of them, and an
+    # equal shortage, which is a negative surplus, of the other.
     if surplus[orc.PCPU] and surplus[orc.PCPU] == -surplus[orc.VCPU]:
         return 'wrong_class'
     return 'wrong_amount'
@@ -135,7 +144,7 @@ def _find_fault(view: host_view.HostView, client: report.SchedulerReportClient,
     The consumer is read again, because it may have arrived at the host after
     the audit read the host.
 
-    :param consumer: UUID of the consumer
+    :param consumer: UUID of an instance or of a migration
     :returns: None if the allocation is right, or may become right
     :raises nova_prio.admin.audit.host_view.CellUnreachable: if the owner of
         the allocation cannot be determined
@@ -151,11 +160,13 @@ def _find_fault(view: host_view.HostView, client: report.SchedulerReportClient,
         return None if _is_of_other_service(client, consumer) else _ORPHANED
     # The context of an object targets the cell that the object was read from.
     idle_instance = migration_states.get_if_idle(instance._context, consumer)
-    # Nova may still work on the instance, and correct the allocation.
+    # None if the instance has a task or an open migration, or changed lately:
+    # Nova may still work on it, and correct the allocation.
     if idle_instance is None:
         return None
-    # After a failed move, Nova moves the allocations of the migration back to
-    # the instance. If the audit wrote to the instance before, Nova could not.
+    # During a move, the migration has the allocations of the instance at the
+    # source host. If the move fails, Nova still has to move them back. It
+    # cannot if the audit changes other allocations of the instance first.
     if allocations.migration_has_allocations(idle_instance, client):
         return None
     has_no_host = idle_instance.host is None
@@ -174,7 +185,10 @@ def _find_fault(view: host_view.HostView, client: report.SchedulerReportClient,
 
 def _find_migration_fault(
         migration: objects.Migration) -> repairs.AllocationFault | None:
-    """Return why a migration must not have allocations, or None."""
+    """Return why a migration must not have allocations.
+
+    :returns: None if the migration may still need them
+    """
     # The context of an object targets the cell that the object was read from.
     instance = host_view.find_instance(
         migration._context, migration.instance_uuid)
@@ -183,7 +197,8 @@ def _find_migration_fault(
         return _LEFT_OVER
     idle_instance = migration_states.get_if_idle(
         instance._context, instance.uuid)
-    # Nova may still work on the migration. Or the audit must end it first.
+    # Nova may still work on the migration, or the audit must first end it, for
+    # which it needs the allocations.
     if (migration_states.is_open(migration) or idle_instance is None or
             migrations.needs_allocations(instance, migration)):
         return None
@@ -196,7 +211,11 @@ def _find_migration_fault(
 
 def _is_of_other_service(client: report.SchedulerReportClient,
                          consumer: str) -> bool:
-    """Return whether the type of a consumer is set, and is not of Nova."""
+    """Return whether another service than Nova has made an allocation.
+
+    Such a service gives its consumers a type. Nova gives none, for which
+    Placement answers "unknown".
+    """
     answer = allocations.get_json(
         client, '/allocations/' + consumer, _TYPE_VERSION)
     return answer.get('consumer_type', _NO_TYPE) not in (

@@ -64,6 +64,8 @@ class Finding:
     or migration, '' if the finding is about the host. ``needed`` is the
     expected state as a text; ``placement``, ``compute`` and ``libvirt`` are
     the states in these sources, '' if the audit did not compare a source.
+    The source of ``compute`` is the report of nova-compute, or the records of
+    instances and migrations in Nova's database.
     ``note`` is one more sentence, or ''. ``repair`` repairs the difference,
     see :mod:`nova_prio.admin.audit.repairs`; it is None if no code does.
     ``next_step`` is what the operator should do after the repair, or ''.
@@ -93,10 +95,12 @@ Findings = abc.Iterator[Finding]
 
 
 def describe_orphans(names: str) -> str:
-    """Return what to do about orphan guests before the other remedy, or ''.
+    """Return what to do about guests that Nova does not know, or ''.
 
-    :param names: of the orphan guests that block dedicated CPUs, '' without
-        any
+    Such a guest has no instance. It keeps instances from being pinned to the
+    dedicated CPUs on which it runs.
+
+    :param names: names of these guests as a text, '' without any
     """
     if not names:
         return ''

@@ -80,7 +80,10 @@ class GuestHost(typing.NamedTuple):
                 not cpus <= self.cpus.shared)
 
     def get_pins(self, guest: guest_xml.Guest) -> frozenset[int]:
-        """Return the CPUs to which vCPUs are pinned."""
+        """Return the CPUs to which vCPUs of a guest are pinned.
+
+        :param guest: ``vcpus`` has the CPUs of each vCPU, None for all CPUs
+        """
         pins: set[int] = set()
         for cpus in guest.vcpus:
             if cpus and self.is_pinned(cpus):
@@ -116,7 +119,7 @@ def check(host: GuestHost, guests: abc.Collection[guest_xml.Guest],
         # The partition is the cgroup of all guests of a priority.
         expected = guest_xml.PARTITIONS.get(priority)
         if expected is None:
-            # An ordinary guest may be in any other partition.
+            # The guest has no priority, so it may be in any other partition.
             is_wrong = guest.partition in guest_xml.PARTITIONS.values()
         else:
             is_wrong = guest.partition != expected
@@ -133,7 +136,11 @@ def check(host: GuestHost, guests: abc.Collection[guest_xml.Guest],
 
 def _check_pins(guest: guest_xml.Guest,
                 instance: objects.Instance) -> finding.Findings:
-    """Yield a finding if the pins of the guest differ from those in Nova."""
+    """Yield a finding if the pins of the guest differ from those in Nova.
+
+    The finding has all CPUs of the pinned vCPUs: ``compute`` those in Nova,
+    and ``libvirt`` those of the guest.
+    """
     if instance.numa_topology is None:
         return
     # vCPU -> CPU to which it should be pinned.
@@ -142,19 +149,21 @@ def _check_pins(guest: guest_xml.Guest,
         pins.update(cell.cpu_pinning or {})
     # vCPU -> CPUs where it may run, None for all CPUs.
     cpus_of_vcpu = dict(enumerate(guest.vcpus))
-    if any(cpus_of_vcpu.get(vcpu) != {cpu} for vcpu, cpu in pins.items()):
-        limited: set[int] = set()
-        has_unlimited = False
-        for vcpu in pins.keys() & cpus_of_vcpu.keys():
-            cpus = cpus_of_vcpu[vcpu]
-            if cpus is None:
-                has_unlimited = True
-            else:
-                limited |= cpus
-        present = None if has_unlimited else limited
-        yield finding.Finding(
-            'other_cpus', guest.uuid, compute=_format_cpus(pins.values()),
-            libvirt=_format_cpus(present))
+    if all(cpus_of_vcpu.get(vcpu) == {cpu} for vcpu, cpu in pins.items()):
+        return
+    # The CPUs where the vCPUs run that should be pinned.
+    limited: set[int] = set()
+    has_unlimited_vcpu = False
+    for vcpu in pins.keys() & cpus_of_vcpu.keys():
+        cpus = cpus_of_vcpu[vcpu]
+        if cpus is None:
+            has_unlimited_vcpu = True
+        else:
+            limited |= cpus
+    present = None if has_unlimited_vcpu else limited
+    yield finding.Finding(
+        'other_cpus', guest.uuid, compute=_format_cpus(pins.values()),
+        libvirt=_format_cpus(present))
 
 
 def _check_cpus(host: GuestHost, guest: guest_xml.Guest,
@@ -200,10 +209,11 @@ def _get_expected_cpus(
         priority: str | None) -> frozenset[int]:
     """Return the CPUs where a vCPU of a guest should float.
 
-    The vCPUs of low-priority guests float on the shared CPUs, and on a mix
-    host on the dedicated CPUs, too. Those of other guests float on the shared
-    CPUs, or on fewer of them if the shared set was smaller when the guest
-    started.
+    A vCPU that is not pinned to one CPU floats: it may run on several. Those
+    of low-priority guests float on the shared CPUs and, with the option
+    cpu_priority_mix_enable, on the dedicated CPUs, too: ``floating`` has both.
+    Those of other guests float on the shared CPUs, or on fewer of them if the
+    shared set was smaller when the guest started.
 
     :param cpus: present CPUs of the vCPU, None for all CPUs
     :param priority: 'high', 'low', or None for an ordinary guest
@@ -224,7 +234,9 @@ def _get_expected_cpus(
 
 def _select_allowed(cpus: frozenset[int] | None,
                     allowed: frozenset[int]) -> frozenset[int]:
-    """Return the CPUs that are allowed, or all allowed CPUs if none is.
+    """Return those of some CPUs that are allowed.
+
+    If none of them is allowed, return all allowed CPUs.
 
     :param cpus: None for all CPUs
     """
@@ -234,7 +246,10 @@ def _select_allowed(cpus: frozenset[int] | None,
 
 
 def summarize(host: GuestHost, guests: abc.Iterable[guest_xml.Guest]) -> str:
-    """Return the numbers of pinned and of floating vCPUs as a text."""
+    """Return the numbers of pinned and of floating vCPUs as a text.
+
+    A pinned vCPU may run on one CPU only, a floating one on several.
+    """
     amounts = {'pinned': 0, 'floating': 0}
     for guest in guests:
         for cpus in guest.vcpus:
@@ -287,7 +302,7 @@ def describe_immovable(running: abc.Iterable[guest_xml.Guest]) -> str:
     """Return a sentence about guests that Nova 33 cannot live-migrate, or ''.
 
     Nova 33 live-migrates a guest with a NUMA topology only if the guest has
-    I/O threads. It gets them if Nova 33 or a later release starts it.
+    I/O threads. The guest gets them if Nova 33 or a later release starts it.
 
     :param running: the guests of this host
     """
@@ -306,7 +321,8 @@ def describe_immovable(running: abc.Iterable[guest_xml.Guest]) -> str:
 def select_nova_guests(xmls: abc.Iterable[str]) -> list[guest_xml.Guest]:
     """Return the guest of each domain XML that Nova made.
 
-    An unusual domain of other software must not stop the audit.
+    Leave out the domains of other software: one with unusual content must not
+    stop the audit.
     """
     return [guest_xml.Guest.from_xml(xml) for xml in xmls
             if guest_xml.is_made_by_nova(xml)]

@@ -82,7 +82,8 @@ class HostView(host_inventory.HostRecord):
     def total_allocations(self) -> dict[str, dict[str, int]]:
         """The ``allocations``, with ``disks`` added to DISK_GB."""
         totals = dict(self.allocations)
-        # The disks are also those of consumers that are only on other hosts.
+        # ``disks`` also has consumers that are only on other hosts, while
+        # ``consumers`` are those that Nova has on this host.
         of_this_host = self.consumers | totals.keys()
         for uuid in of_this_host & self.disks.keys():
             resources = totals.get(uuid, {})
@@ -100,7 +101,7 @@ class HostView(host_inventory.HostRecord):
 
     @functools.cached_property
     def demands(self) -> list[capacity.Demand]:
-        """The Demand of each of the ``instances``."""
+        """The priority and the vCPUs of each of the ``instances``."""
         return [demand.get_demand(instance.flavor, instance.numa_topology)
                 for instance in self.instances]
 
@@ -115,8 +116,8 @@ class HostView(host_inventory.HostRecord):
     def used_rows(self) -> capacity.Rows:
         """The Rows that the ``instances`` use.
 
-        These are numbers of vCPUs: pinned ones, all others, and the others
-        without low priority.
+        Rows are three numbers of vCPUs: pinned ones, all others, and the
+        others without low priority.
         """
         return capacity.calculate_used(
             sum(each.dedicated for each in self.demands),
@@ -147,6 +148,7 @@ def read_amounts(client: report_client.SchedulerReportClient,
 
     Placement lists neither for several providers at once.
 
+    :param provider: UUID of the resource provider
     :returns: 'inventories' or 'allocations' -> what Placement has of it
     """
     return {kind: allocations.read_provider(client, provider, kind)
@@ -246,7 +248,7 @@ def list_hosts(
 def find_hosts(
         context: nova_context.RequestContext, name: str,
 ) -> list[tuple[nova_context.RequestContext, host_inventory.HostRecord]]:
-    """Return a host, once for each of its compute nodes.
+    """Return the records of a host, one for each of its compute nodes.
 
     :returns: list of (context that targets the cell, HostRecord of a compute
         node)
@@ -307,6 +309,8 @@ def find_migration(context: nova_context.RequestContext,
     answers = nova_context.scatter_gather_all_cells(
         context, objects.Migration.get_by_uuid, uuid)
     unreachable = None
+    # The answer of a cell is the migration, an error, or a mark of Nova that
+    # the cell does not answer.
     for cell_uuid, answer in answers.items():
         if isinstance(answer, objects.Migration):
             return answer

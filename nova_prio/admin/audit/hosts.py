@@ -35,9 +35,9 @@ def check(view: host_view.HostView) -> finding.Findings:
     The report, which nova-compute writes, has the sold and the sellable vCPUs
     of each row. A row is a number of vCPUs that the host may sell, see
     :mod:`nova_prio.model.capacity`. A host of another driver has neither a
-    report nor a problem.
+    report nor a problem. ``compute`` of a finding is what the report has.
     """
-    # The report cannot be read: there is nothing to compare.
+    # The problem tells why the report cannot be read.
     if view.problem:
         yield finding.Finding('unreadable_report', compute=view.problem)
         return
@@ -60,11 +60,12 @@ def check(view: host_view.HostView) -> finding.Findings:
         oversold.append('small pages: %d MB too many sold' % -small.free_mb)
     if oversold:
         yield finding.Finding('oversold', compute=', '.join(oversold))
-    # Guests that may not use these dedicated CPUs do so, and no instance is
-    # pinned there meanwhile.
+    # These are dedicated CPUs on which guests run that may not. As long as
+    # they do, nova-compute pins no instance there. ``blocked_by`` has the
+    # names of those guests that Nova does not know, as a text.
     if report.blocked:
-        notes = _note_if_down(view), finding.describe_orphans(
-            report.blocked_by)
+        notes = [_note_if_down(view),
+                 finding.describe_orphans(report.blocked_by)]
         yield finding.Finding(
             'blocked_cpus',
             compute='CPUs ' + hardware.format_cpu_spec(report.blocked),
@@ -73,19 +74,24 @@ def check(view: host_view.HostView) -> finding.Findings:
 
 
 def _check_traits(view: host_view.HostView) -> finding.Findings:
-    """Yield a finding if Placement has other traits than expected."""
+    """Yield a finding if Placement has other traits than expected.
+
+    Compare only traits of this package. A host without a report must have none
+    of them. A report decides which traits of priority CPUs the host must have.
+    """
     traits = set(view.traits)
     expected: set[str] = set()
     compared = set(prio_traits.ALL)
     if view.report:
         compared = _TRAITS
-        # "nova-prio host disable" has set this trait.
+        # The command "nova-prio host disable" sets this trait, and the audit
+        # must leave it.
         is_disabled = prio_traits.CPU_PRIORITY_DISABLED in traits
         expected = set(
             prio_traits.list_for_host(view.report.mix, is_disabled))
-    # Compare only the traits that follow from the report of nova-compute.
     present = compared & traits
     if expected != present:
+        # The repair replaces all traits, so it must keep the other ones.
         wanted = list((traits - compared) | expected)
         repair = functools.partial(
             repairs.replace_provider_data, view, 'traits', view.traits, wanted)
@@ -98,9 +104,11 @@ def _check_inventories(
         view: host_view.HostView,
         report: capacity_report.CapacityReport) -> finding.Findings:
     """Yield one finding for all wrong inventories of a host."""
+    # Both are resource class -> field of the inventory -> value.
     expected = _build_expected_inventories(view, report)
     wanted = dict(view.inventories)
-    needed, placement = [], []
+    # Texts with the wrong fields of each resource class.
+    needed_texts, placement_texts = [], []
     # Resource class -> names of the fields that this package decides.
     for name, fields in _FIELDS.items():
         if name not in expected:
@@ -109,17 +117,17 @@ def _check_inventories(
         present_fields = _select(view.inventories.get(name, {}), fields)
         if expected_fields != present_fields:
             wanted[name] = expected[name]
-            needed.append('%s: %s' % (
+            needed_texts.append('%s: %s' % (
                 name, finding.format_amounts(expected_fields)))
-            placement.append('%s: %s' % (
+            placement_texts.append('%s: %s' % (
                 name, finding.format_amounts(present_fields)))
-    if needed:
+    if needed_texts:
         repair = functools.partial(
             repairs.replace_provider_data, view, 'inventories',
             view.inventories, wanted)
         yield finding.Finding(
-            'wrong_inventory', needed=', '.join(needed),
-            placement=', '.join(placement), repair=repair)
+            'wrong_inventory', needed=', '.join(needed_texts),
+            placement=', '.join(placement_texts), repair=repair)
 
 
 def _select(inventory_of_class: dict[str, typing.Any],
@@ -138,15 +146,17 @@ def _build_expected_inventories(
         report: capacity_report.CapacityReport) -> inventory.Inventories:
     """Return the inventories that this package decides, by resource class.
 
-    Start from the inventories that Nova's driver would report. The CPU
-    allocation ratio in Placement is the ratio in force.
+    Start from the inventories that Nova's driver would report. Take the CPU
+    allocation ratio from Placement, which applies that one even if the ratio
+    in the report differs.
     """
     ratio: typing.Any = view.inventories.get(orc.VCPU, {}).get(
         'allocation_ratio', report.ratio)
     cpus = dataclasses.replace(
         report.cpus, ratio=capacity.parse_ratio(ratio))
     of_nova = inventory.build_cpu_inventories(cpus, view.inventories)
-    # With mix, this package keeps the host from overcommitting memory.
+    # Mix is the option cpu_priority_mix_enable. With it, this package keeps
+    # the host from overcommitting memory.
     if cpus.mix and orc.MEMORY_MB in view.inventories:
         of_nova[orc.MEMORY_MB] = view.inventories[orc.MEMORY_MB]
     return inventory.build_priority_inventories(of_nova, cpus, view.usage)
@@ -192,7 +202,8 @@ def _check_pins(view: host_view.HostView,
                 dedicated: frozenset[int]) -> finding.Findings:
     """Yield a finding for each instance with pins to CPUs not dedicated.
 
-    Skip instances that are being changed or moved.
+    Skip instances that are being changed or moved. ``compute`` of a finding is
+    the record of the instance in Nova.
 
     :param dedicated: the dedicated CPUs of the host
     """

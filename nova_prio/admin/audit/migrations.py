@@ -108,8 +108,8 @@ def needs_allocations(instance: objects.Instance,
                       migration: objects.Migration) -> bool:
     """Return whether an ended migration must keep its allocations.
 
-    This holds until the audit ends it: if the instance still has its claim, or
-    if Nova must still confirm or revert it.
+    It must until the audit ends it, if the instance still has the claim of
+    this migration, or if Nova must still confirm or revert the move.
     """
     if _keeps_claim(instance, migration):
         return True
@@ -131,7 +131,7 @@ def _keeps_claim(instance: objects.Instance,
 
 def _has_migration_context(instance: objects.Instance,
                            migration: objects.Migration) -> bool:
-    """Return whether the migration context belongs to this migration."""
+    """Return whether an instance has the migration context of a migration."""
     context = instance.migration_context
     return bool(context) and context.migration_id == migration.id
 
@@ -140,7 +140,8 @@ def _choose_final_status(host: str,
                          migration: objects.Migration) -> str | None:
     """Return the status with which the audit must end a migration.
 
-    Only the audit of one of the two hosts ends it, so that it is found once.
+    Both hosts are audited. Only the audit of one of them ends the migration,
+    so that it is found once.
 
     :param host: name of the audited host, the source or the destination
     :returns: None if the audit of this host must not end the migration: a
@@ -152,7 +153,8 @@ def _choose_final_status(host: str,
         instance = migration.instance
     except exception.InstanceNotFound:
         return None
-    # A service may still work on it if one of the records changed lately.
+    # A service may still work on the migration if the instance has a task, or
+    # if one of the two records changed lately.
     if (source_statuses is None or instance.task_state is not None or
             not migration_states.is_quiet(migration) or
             not migration_states.is_quiet(instance)):
@@ -180,7 +182,8 @@ def _choose_final_status(host: str,
     # The instance has not moved.
     if instance.host == host:
         return 'error'
-    # The instance has moved: after a live migration, there is no more to do.
+    # After a live migration that has arrived, there is no more to do. Leave
+    # any other state as it is.
     has_arrived = instance.host == migration.dest_compute
     return 'completed' if migration.is_live_migration and has_arrived else None
 
@@ -236,14 +239,18 @@ def _end(host: str, found: objects.Migration,
     """End an unfinished migration, and free its claim and allocations.
 
     Write to Placement first: if that fails, the next audit finds the migration
-    again. The last two parameters are those of
-    :mod:`nova_prio.admin.audit.repairs`.
+    again.
 
     :param host: name of the audited host
     :param found: the migration, as the audit found it
+    :param context: targets the cell of the host
+    :param client: asks Placement
+    :raises nova_prio.placement.allocations.PlacementRefused: if the migration
+        was not ended
     """
     migration = objects.Migration.get_by_id(context, found.id)
-    # None if somebody has ended the migration, or works on it again.
+    # The status with which to end it; None if somebody has ended it since the
+    # audit found it, or works on it again.
     status = _choose_final_status(host, migration)
     if status is None or migration.status != found.status:
         # Callers expect this class if a repair fails, for whatever reason.
@@ -261,6 +268,7 @@ def _end(host: str, found: objects.Migration,
     else:
         allocations.delete(context, client, migration.uuid)
     if _has_migration_context(instance, migration):
+        # The context has the CPUs of the claim.
         instance.drop_migration_context()
     migration.status = status
     migration.save()

@@ -97,8 +97,9 @@ def _read_resized_away(
 ) -> list[objects.Instance]:
     """Return the instances of unconfirmed resizes that are on other hosts.
 
-    Call this after both lists were read. If a resize is confirmed in between,
-    its instance has no migration context, and so holds no CPU of this host.
+    Until the confirmation, they still have CPUs of this host. Call this after
+    both lists were read. If a resize is confirmed in between, its instance has
+    no migration context, and so holds no CPU of this host.
 
     :param context: targets the cell of the host
     :param instances: those on the host
@@ -119,6 +120,7 @@ def check(view: host_view.HostView) -> finding.Findings:
     """Yield a finding for each PinConflict of a host.
 
     A PinConflict is two instances whose records have the same dedicated CPU.
+    ``compute`` of a finding has the CPUs in these records.
     """
     resized_away = _read_resized_away(
         view.context, view.instances, view.migrations)
@@ -162,7 +164,9 @@ def _read_conflicts(context: nova_context.RequestContext,
                     node: objects.ComputeNode) -> list[PinConflict]:
     """Return each PinConflict of a host that two reads show.
 
-    Services may write between the queries of one read.
+    A PinConflict is two instances whose records have the same dedicated CPU.
+    One read may show one that does not exist, because services write between
+    its queries.
 
     :param context: targets the cell of the host
     """

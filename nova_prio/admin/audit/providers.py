@@ -41,6 +41,7 @@ class Providers:
         names = sorted(prio_traits.ALL)
         with_trait = _read_traits(
             client, [*names, os_traits.MISC_SHARES_VIA_AGGREGATE])
+        # The providers that share resources with others of their aggregates.
         sharers = with_trait.pop(os_traits.MISC_SHARES_VIA_AGGREGATE, ())
         uuids = {each.uuid for each in aggregates}
         for sharer in sharers:
@@ -53,17 +54,21 @@ class Providers:
                 allocations.list_members(client, uuid))
 
     def list_traits(self, provider: str) -> list[str]:
-        """Return those of the traits that a provider has."""
+        """Return the traits of this package that a provider has."""
         return _list_keys(self._with_trait, provider)
 
     def list_aggregates(self, provider: str) -> list[str]:
-        """Return the UUIDs of those of the aggregates of a provider."""
+        """Return the UUIDs of the compared aggregates of a provider."""
         return _list_keys(self._in_aggregate, provider)
 
 
 def _read_traits(client: report.SchedulerReportClient,
                  names: abc.Sequence[str]) -> _Members:
-    """Return the providers with each trait that Placement knows."""
+    """Return the providers with each trait that Placement knows.
+
+    :param names: names of traits
+    :returns: name of a trait -> UUIDs of its providers
+    """
     url = '/traits?name=in:' + ','.join(names)
     # Placement refuses a query for a trait that it does not know.
     known = allocations.get_json(client, url)['traits']
@@ -78,5 +83,8 @@ def _list_uuids(
 
 
 def _list_keys(members: _Members, provider: str) -> list[str]:
-    """Return the traits or the aggregates that a provider has, sorted."""
+    """Return the traits or the aggregates that a provider has, sorted.
+
+    :param members: trait or aggregate -> UUIDs of its providers
+    """
     return sorted(key for key, uuids in members.items() if provider in uuids)

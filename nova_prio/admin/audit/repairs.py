@@ -40,9 +40,10 @@ def repair_instance(
         context: nova_context.RequestContext,
         client: report.SchedulerReportClient) -> None:
     """Write the expected allocations of an instance to Placement."""
+    # The amounts before and after the write; None if nothing was written,
+    # because Nova may work on the instance.
     repaired = allocation_repair.repair(
         context, client, view.node.uuid, view.name, uuid)
-    # None: the instance is not idle, so nothing was written.
     if repaired is None:
         raise allocations.PlacementRefused(
             'The instance is being changed or moved, or was within the last '
@@ -104,7 +105,10 @@ def replace_provider_data(
     :param wanted: the new data, in the format of Placement
     """
     def change(present: typing.Any) -> typing.Any:
-        """Return the new data if the data are those that the audit read."""
+        """Return the new data if the data are those that the audit read.
+
+        :param present: the data that Placement has now
+        """
         if present != read:
             raise allocations.PlacementRefused(
                 'The %s of the host have changed since they were read' % kind)

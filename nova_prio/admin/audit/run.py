@@ -95,7 +95,8 @@ class CloudAudit:
                 for context, host in nodes:
                     yield self._audit_host(context, host)
             return
-        # Without an answer, the reads of each host tell why.
+        # If Placement does not answer, go on without the index: each host is
+        # then read by itself, and its finding has the error.
         with contextlib.suppress(*_ERRORS):
             self._index = providers.Providers(
                 self._client, self._read_aggregates(self._context))
@@ -116,12 +117,12 @@ class CloudAudit:
                             host_inventory.HostRecord, host_view.Amounts]]:
         """Yield hosts with their amounts in Placement.
 
-        Most of the time of an audit is that of Placement, so that it is asked
-        for some hosts while an earlier one is audited.
+        Most of the time of an audit is that of Placement. So ask it, in
+        threads, for some hosts while the caller audits an earlier one.
 
         :param hosts: the hosts, each with a context that targets its cell
         """
-        # The hosts for which Placement was asked.
+        # The hosts for which Placement was asked, with futures of its answers.
         asked: collections.deque[tuple[
             nova_context.RequestContext, host_inventory.HostRecord,
             host_view.Amounts]] = collections.deque()
@@ -146,12 +147,14 @@ class CloudAudit:
         findings are equal if they differ at most in their ``repair``.
 
         :param context: targets the cell of the host
-        :param amounts: as for ``host_view.read_host``
+        :param amounts: a future with the inventories and allocations at the
+            host, or None to read them
         """
         try:
             findings, view = self._find(context, host, self._index, amounts)
             if findings and self._index is not None:
-                # The index is older than the other data, and not complete.
+                # The index has the traits and aggregates of all hosts. It is
+                # older than the other data, and not complete: leave it out.
                 findings, view = self._find(context, host)
             if findings:
                 # Read everything again.
@@ -178,8 +181,10 @@ class CloudAudit:
               ) -> tuple[list[finding.Finding], host_view.HostView]:
         """Read a host once; return its findings and its HostView.
 
-        :param index: as for ``host_view.read_host``
-        :param amounts: as for ``host_view.read_host``
+        :param index: the traits and aggregates of all hosts; None to read
+            those of the host
+        :param amounts: a future with the inventories and allocations at the
+            host; None to read them
         """
         view = host_view.read_host(
             cell_context, self._client, host, self._read_disks, index, amounts)
@@ -208,6 +213,7 @@ class CloudAudit:
         try:
             repairable.repair(view.context, self._client)
         except _ERRORS as error:
+            # Nova, Placement or a database failed, or the data have changed.
             raise prio_allocations.PlacementRefused(
                 str(error).rstrip('.')) from error
 
