@@ -32,7 +32,7 @@ def choose_batch(drain: drain_module.Drain, aggregate: str,
     guests of one of them that fails. A single host may have an instance that
     fits on no host: its drain tells the operator what to do.
 
-    :param drain: after ``refresh``; :meth:`select` sets its hosts
+    :param drain: after its ``refresh``; this sets its ``hosts``, also to none
     :param done: names of the hosts that were drained before
     :param begun: names of the hosts whose drain has begun
     :param number: maximum number of hosts
@@ -48,7 +48,8 @@ def choose_batch(drain: drain_module.Drain, aggregate: str,
     for size in range(min(number, len(waiting)), 0, -1):
         drain.select(waiting[:size])
         missing = find_missing_room(drain, members)
-        # No smaller number helps an instance that may not be moved at all.
+        # A miss is an instance without a move in the plan. Leave out those
+        # that may not be moved in any way: fewer hosts do not help them.
         misfits = [miss.instance.uuid for miss in drain.plan.misses
                    if miss.instance.ways]
         if not missing and (size == 1 or not misfits):
@@ -73,6 +74,7 @@ def find_missing_room(drain: drain_module.Drain,
     :param members: names of the hosts of which the largest one is taken
     :returns: a sentence, or '' if the guests fit
     """
+    # The hosts as they are during the drain.
     hosts = []
     for host in drain.cloud.hosts:
         if host.name in drain.hosts:
@@ -86,9 +88,10 @@ def find_missing_room(drain: drain_module.Drain,
                 fleet.instances[move.uuid], move.destination)
         # Each move of a plan is feasible after those before it.
         assert place is not None
-        # The fleet logs its own moves, which plan_loss would undo: put the
-        # instance there without one.
+        # plan_loss undoes all moves that fleet.move() has logged. put() logs
+        # none, so that the instance stays there.
         fleet.put(move.uuid, place)
+    # Name of an enabled host -> pinned vCPUs of its high-priority guests.
     sizes = {name: _count_pinned(fleet, name) for name in members
              if fleet.hosts[name].host.is_enabled}
     if not sizes:
@@ -96,6 +99,7 @@ def find_missing_room(drain: drain_module.Drain,
             return 'No other host of the aggregate would stay enabled.'
         return ''
     largest = max(sizes, key=sizes.__getitem__)
+    # Only its high-priority guests have to be evacuated.
     for uuid in fleet.list_guests(largest):
         if fleet.instances[uuid].needs.class_name != capacity.HIGH:
             fleet.remove(uuid)
@@ -123,9 +127,10 @@ def _count_pinned(fleet: planner_fleet.Fleet, host: str) -> int:
 
 
 def list_warnings(drain: drain_module.Drain) -> abc.Iterator[str]:
-    """Yield what :func:`find_missing_room` finds in each aggregate.
+    """Yield a sentence for each aggregate that would lack room after a drain.
 
-    The aggregates are those of the drained hosts that allow priorities.
+    :func:`find_missing_room` says what room. The aggregates are those of the
+    drained hosts that allow priorities.
     """
     names = set()
     for host in drain.cloud.hosts:

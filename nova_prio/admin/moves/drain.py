@@ -72,7 +72,7 @@ class Drain:
                 raise admin_host.HostRefused(
                     "HOST is '%s'; allowed are names of compute hosts with "
                     'one compute node, in a cell that answers.' % name)
-        # The property ``plan`` makes it at its first use.
+        # None: the property ``plan`` makes the plan at its next use.
         self._plan: planner.Plan | None = None
 
     def select(self, hosts: list[str]) -> None:
@@ -93,14 +93,20 @@ class Drain:
         return self._plan
 
     def _make_plan(self) -> planner.Plan:
-        """Plan the moves until nova-scheduler would accept each of them."""
+        """Plan the moves again until nova-scheduler would accept all of them.
+
+        Each attempt excludes the destinations that nova-scheduler would refuse
+        in the attempts before.
+        """
         # The hosts outside of the aggregate to which the operator limits the
         # moves. The planner itself excludes the drained hosts.
         inside = self._list_open_hosts().union(self.hosts)
         outside = frozenset(host.name for host in self.cloud.hosts
                             if host.name not in inside)
+        # UUID of an instance -> hosts that it may not use.
         refused = {each.uuid: outside for each in self.cloud.instances}
         for uuid in self.moves:
+            # Nova has refused these destinations in earlier moves.
             refused[uuid] = outside.union(
                 each.move.destination for each in self.list_refusals(uuid)
                 if each.move.destination)
@@ -120,6 +126,8 @@ class Drain:
 
         :param refused: UUID of an instance -> hosts that it may not use
         """
+        # ``given`` have all ways by which Nova can move an instance, and
+        # ``instances`` only those of the present attempt.
         given = {each.uuid: each for each in self.cloud.instances}
         instances = {
             uuid: dataclasses.replace(each, ways=self.get_harmless_ways(each))
@@ -145,10 +153,13 @@ class Drain:
 
     def get_harmless_ways(
             self, instance: planner_fleet.Instance) -> frozenset[str]:
-        """Return the way to move an instance without harm to its guest.
+        """Return the way to move an instance without an outage of its guest.
 
-        :returns: a live migration; if the instance is stopped, a cold one;
-            empty if the instance does not allow it
+        This way is always allowed. The operator must allow the others, which
+        restart or end a guest.
+
+        :returns: a set of one way: a live migration, or a cold one if the
+            instance is stopped; empty if Nova cannot move the instance so
         """
         way = planner_fleet.LIVE
         vm_state = self.cloud.details[instance.uuid].vm_state
@@ -198,22 +209,27 @@ class Drain:
     def _list_usable(self, instance: planner_fleet.Instance) -> set[str]:
         """Return the hosts that Nova considers for a move of an instance.
 
-        :returns: names; empty if no way is allowed that needs a host
+        :returns: names; empty if the instance may not be moved in any way
         """
+        # The harmless way leaves the guest running, or stopped as it is, so it
+        # is always allowed. The operator may have allowed others.
         ways = self.get_harmless_ways(instance) | (
             instance.ways & self.allowed)
-        hosts = self._list_open_hosts() if ways else set()
+        if not ways:
+            return set()
+        hosts = self._list_open_hosts()
         if ways == {planner_fleet.LIVE}:
+            # Nova cannot live-migrate from the present host to these.
             hosts.difference_update(
                 self.cloud.not_live.get(instance.host or '', ()))
         return hosts
 
     def list_stages(self) -> tuple[str, ...]:
-        """Return the stages in their order.
+        """Return the stages of the drain in their order.
 
-        Nova chooses first. But if little room is left, its choice for one
-        instance may leave none for another. If it would do so for an instance
-        that the plan moves, the planned moves come first.
+        First, Nova chooses the destinations. But if little room is left, its
+        choice for one instance may leave none for another. If it would do so
+        for an instance that the plan moves, the planned moves come first.
         """
         planned = {move.uuid for move in self.plan.moves if move.destination}
         usable = {each.uuid: self._list_usable(each)
@@ -236,7 +252,8 @@ class Drain:
             assert each.host is not None
             ways = self.get_harmless_ways(each)
             if stage != DIRECT:
-                # Leave out a way that stage DIRECT has tried.
+                # The stage is also the name of a way. Leave it out if it is
+                # the one that the stage DIRECT has tried.
                 allowed = each.ways & self.allowed
                 ways = allowed.intersection([stage]) - ways
             for way in ways:
@@ -301,10 +318,11 @@ def can_be_confirmed(migration: objects.Migration) -> bool:
 
 
 def _add_way(possible: frozenset[str], ways: frozenset[str]) -> frozenset[str]:
-    """Return the ways with the next possible way, or the same ways.
+    """Return the ways to try next for an instance that fits nowhere.
 
     :param possible: ways of the instance that the operator allows
-    :param ways: those with which the instance fits nowhere
+    :param ways: the ways that were tried
+    :returns: the same ways if all possible ones were tried
     """
     for way in OPTIONAL_WAYS:
         if way in possible and way not in ways:

@@ -97,7 +97,10 @@ def _make_row(drain: drain_module.Drain, move: planner_fleet.Move, state: str,
 
 def _describe_last(drain: drain_module.Drain,
                    instance: planner_fleet.Instance) -> str:
-    """Return why the last move of an instance did not succeed, or ''."""
+    """Return why the last move of an instance did not succeed, or ''.
+
+    ``drain.moves`` is UUID of an instance -> its moves up to now.
+    """
     moves = drain.moves.get(instance.uuid)
     if moves and moves[-1].state in (one_move.SKIPPED, one_move.STUCK):
         return moves[-1].reason
@@ -113,11 +116,13 @@ def _describe_refusals(drain: drain_module.Drain,
     last = refusals[-1]
     text = 'Nova refused the %s: %s' % (
         one_move.describe(last.move), last.reason)
-    # Without a destination, nova-scheduler has refused: no guest was moved.
+    # For a refused move without a destination, nova-scheduler found no host:
+    # Nova did not try to move the guest.
     has_failed_live = any(
         each.move.way == planner_fleet.LIVE and each.move.destination
         for each in refusals)
-    # In the bug below, Nova 33 expects I/O threads of a guest with NUMA cells.
+    # In the bug below, Nova 33 expects I/O threads of a guest with NUMA cells,
+    # which older releases do not give it.
     may_be_bug = bool(instance.needs.cells) and guests.needs_io_threads()
     if has_failed_live and may_be_bug:
         text += ('; Nova 33 cannot live-migrate it if an older release '
@@ -144,7 +149,7 @@ def _find_live_obstacle(drain: drain_module.Drain,
                         instance: planner_fleet.Instance) -> str:
     """Return why an instance is not live-migrated to a host that fits, or ''.
 
-    :returns: a clause; '' if a live migration is not the harmless way
+    :returns: a clause; '' if the instance is stopped, and so is cold-migrated
     """
     if drain.cloud.details[instance.uuid].vm_state == vm_states.STOPPED:
         return ''
@@ -160,7 +165,7 @@ def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
     """Return why an instance is left, a clause.
 
     :param miss: why the planner has found no move for the instance; None if it
-        does not say
+        has not looked for one
     """
     uuid = instance.uuid
     details = drain.cloud.details[uuid]

@@ -62,11 +62,11 @@ class DrainRun:
         :raises APIRefused: if the credentials do not allow a move
         """
         stages = self.drain.list_stages()
-        stage = 0
+        index = 0
         while True:
             self._finish_moves()
-            before = self._get_tasks()
-            run = self._make_execution(stages[stage])
+            tasks_before = self._get_tasks()
+            run = self._make_execution(stages[index])
             run.run(self.end)
             for each in run.moves:
                 self.drain.moves.setdefault(each.move.uuid, []).append(each)
@@ -78,13 +78,13 @@ class DrainRun:
                 return run.surprise
             may_improve = True
             if run.count(one_move.DONE):
-                stage = 0
-            elif stage + 1 < len(stages):
-                stage += 1
+                index = 0
+            elif index + 1 < len(stages):
+                index += 1
             else:
                 # No stage moves an instance now.
-                may_improve = self._wait_for_change(before)
-                stage = 0
+                may_improve = self._wait_for_change(tasks_before)
+                index = 0
             if self._is_over() and not self.drain.is_empty():
                 return 'The timeout is over.'
             if not may_improve:
@@ -113,6 +113,8 @@ class DrainRun:
              action: str) -> None:
         """Send a request about an instance, unless Nova has answered it.
 
+        Tell the observer the answer. A refusal raises no error.
+
         :param request: function that sends it, called with the UUID
         :param action: what is requested, for a sentence
         """
@@ -128,7 +130,7 @@ class DrainRun:
             has_left = False
             outcome = 'refused, because %s' % error
         except nova_client.APIUnavailable:
-            # The next call sends it again.
+            # Nova has not answered, so that the next call sends it again.
             return
         self._asked.add(uuid)
         self.observe('Instance %s: %s: %s.' % (
@@ -174,15 +176,17 @@ class DrainRun:
         return True
 
     def _is_waiting(self) -> bool:
-        """Return whether Nova still works on an instance.
+        """Return whether a change may come without a new move.
 
-        It does during a task on a host that is up, after a move that this run
-        has made and Nova has not ended, and before a cold migration is
-        confirmed, unless Nova has refused to confirm it.
+        It may if an instance has a task, and its host is up; if Nova has not
+        ended a move that this run has made; and if this run must still ask
+        Nova to confirm a cold migration. It does not ask again after a
+        refusal.
         """
         self.servers.forget_services()
         cloud = self.drain.cloud
-        # From the hosts, and to them: what arrives must leave again.
+        # The instances with moves from the hosts, and with moves to them. The
+        # latter must leave after they have arrived.
         moving = {each.instance_uuid
                   for each in self.drain.list_open_migrations()}
         must_leave = {each.uuid for each in self.drain.list_guests()}
@@ -195,11 +199,12 @@ class DrainRun:
                         self.servers.is_up(each.host)):
                     busy.add(each.uuid)
         except nova_client.APIUnavailable:
-            # No service is known to be down: wait until the API answers.
+            # It is not known which hosts are up: wait until the API answers.
             return True
         has_new_task = bool(busy - self._busy)
         if has_new_task:
             names = [cloud.format_instance(uuid) for uuid in sorted(busy)]
+            # The observer counts the instances that have left: here, none.
             has_left = False
             self.observe('Waiting for the tasks of these instances: %s.'
                          % ', '.join(names), has_left)
@@ -207,11 +212,12 @@ class DrainRun:
         confirmable = {each.instance_uuid
                        for each in self.drain.list_confirmable()}
         has_open_move = bool(moving & self._leaving)
+        # ``_asked`` has the instances whose last request Nova has answered.
         must_confirm = bool(confirmable - self._asked)
         return bool(busy) or has_open_move or must_confirm
 
     def _refresh(self) -> None:
-        """Refresh; until the timeout, wait for services that fail."""
+        """Read the cloud again; until the timeout, retry after an error."""
         while True:
             try:
                 return self.drain.refresh()

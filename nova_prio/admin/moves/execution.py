@@ -151,8 +151,10 @@ class Execution:
     def _list_startable(self) -> list[one_move.OneMove]:
         """Return the waiting moves that need not wait for earlier moves.
 
-        Some of these must be done, and others must only have ended.
+        Some of the earlier moves must be done. Others must only have ended.
         """
+        # Indexes of the moves that have succeeded, and of those that have not
+        # ended.
         done, open_moves = set(), set()
         for index, each in enumerate(self.moves):
             if each.state == one_move.DONE:
@@ -171,10 +173,10 @@ class Execution:
              step: abc.Callable[[], None]) -> None:
         """Do a step of a move, and tell the observer about a change.
 
-        If Nova's API does not answer, say so at the first time, and leave the
-        move to the next turn.
+        If Nova's API does not answer, tell the observer so once, and leave the
+        move as it is: the caller tries it again.
 
-        :param step: :meth:`start` or :meth:`follow` of the move
+        :param step: ``start`` or ``follow`` of the move, which set its state
         """
         before = move.state
         try:

@@ -101,10 +101,10 @@ class OneMove:
         return self.move.destination is None and self.move.way != fleet.SHELVE
 
     def _choose_destination(self) -> bool:
-        """Set the destination by ``choose``; return false if no host fits.
+        """Let ``choose`` set the destination; return false if no host fits.
 
-        Without ``choose``, or if the plan names the destination, or if the
-        server is shelved, there is nothing to choose.
+        Return true if there is nothing to choose: if Nova chooses, the plan
+        names the destination, or the server is shelved.
         """
         if self.choose is None or not self._has_open_destination:
             return True
@@ -118,7 +118,8 @@ class OneMove:
         :raises APIRefused: if the credentials do not allow the move
         """
         move = self.move
-        # If the answer is lost, a new request shows that Nova accepted it.
+        # The ID of the request that Nova recorded last. If the answer is lost,
+        # a newer ID shows that Nova accepted this request.
         self._last_request = self.servers.find_last_request(
             move.uuid, move.way)
         self.state = RUNNING
@@ -142,11 +143,12 @@ class OneMove:
             # The server is deleted, and _read has ended the move.
             return
         move = self.move
-        # Without a destination in the plan, Nova may have chosen any host.
+        # Without a destination, Nova may have chosen any host.
         is_destination = move.destination is None or (
             server.host == move.destination)
         has_arrived = server.host != move.source and is_destination
         if not self._is_accepted and not self._was_accepted(server):
+            # The API did not answer the request. Send it again, or give up.
             self._requests_left -= 1
             if self._requests_left:
                 self.state = WAITING
@@ -176,7 +178,7 @@ class OneMove:
             self._end_elsewhere(server)
 
     def _note_destination(self) -> None:
-        """Note the host on which a migration failed, if Nova has chosen it."""
+        """Set the destination of a failed migration, if Nova has chosen it."""
         if self._has_open_destination:
             host = self.servers.find_destination(self.move.uuid)
             if host != self.move.source:
@@ -195,6 +197,8 @@ class OneMove:
 
     def _finish(self, request: abc.Callable[[str], None]) -> None:
         """Send the request by which an accepted move ends, once.
+
+        If Nova refuses it, the next call sends it again.
 
         :param request: function that sends it, called with the UUID
         """
@@ -215,6 +219,7 @@ class OneMove:
         destination = self.move.destination
         if self._has_open_destination and (
                 self.servers.is_migrating(self.move.uuid)):
+            # The host that Nova has chosen, or None before it has.
             destination = self.servers.find_destination(self.move.uuid)
         for host in self.move.source, destination:
             if host is not None and not self.servers.is_up(host):
@@ -235,7 +240,10 @@ class OneMove:
             self._end(SURPRISE, 'it is on host %s' % server.host)
 
     def _read(self) -> servers_module.ServerState | None:
-        """Return the server; if it does not exist, end the move."""
+        """Return the server; if it does not exist, end the move.
+
+        :returns: None if the server does not exist
+        """
         server = self.servers.read(self.move.uuid)
         if server is None:
             self._end(DONE, 'its owner deleted it')
@@ -257,5 +265,5 @@ def describe(move: fleet.Move) -> str:
 
 
 def _describe_down(host: str) -> str:
-    """Return the reason if a host is down."""
+    """Return a clause that says that a host is down."""
     return 'the nova-compute of %s is down' % host

@@ -73,13 +73,13 @@ class RoomPlan:
         """
         self.cloud = fleet_cloud.read_fleet(self.context, self.placement)
         verdicts = verdicts_module.Verdicts(self.context, self.placement)
-        # Why nova-scheduler may refuse a host that passes here.
+        # Clauses, why nova-scheduler may refuse a host that passes here.
         self.doubts = verdicts.judge.list_doubts()
         # Name of a host -> number of new instances that fit there now.
         placed = collections.Counter(units.place(
             verdicts.judge, self._make_request(), self.number))
         if placed.total() == self.number:
-            # The hosts of a plan are those of the new instances.
+            # ``hosts`` of a plan has the name of a host for each new instance.
             self.plan = planner.Plan(
                 moves=(), hosts=tuple(placed.elements()))
         else:
@@ -184,7 +184,7 @@ class RoomPlan:
             observe: execution.Observer) -> str:
         """Make the moves; if Nova refuses one, plan again without it.
 
-        ``plan`` is then as of the end.
+        After success, ``plan`` has the hosts on which the new instances fit.
 
         :param end: time of the timeout, as ``time.monotonic`` counts it
         :returns: why the new instances do not fit, one sentence, or ''

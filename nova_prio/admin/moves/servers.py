@@ -57,7 +57,10 @@ class Servers:
                            task_state=body['OS-EXT-STS:task_state'])
 
     def start(self, move: fleet.Move) -> None:
-        """Start a move."""
+        """Ask Nova to move a server.
+
+        :param move: without a destination, Nova chooses one
+        """
         if move.way == fleet.LIVE:
             self._client.act(move.uuid, 'os-migrateLive', {
                 'host': move.destination, 'block_migration': 'auto'})
@@ -102,9 +105,9 @@ class Servers:
             events = self._client.get(
                 '/servers/%s/os-instance-actions/%s' % (uuid, request_id),
             )['instanceAction']['events']
-        # Nova lists the newest event first. An older one is the call of Nova
-        # from which the newer one was called, and fails with it: the newest
-        # error is the cause.
+        # Nova lists the newest event first. Each event is a function of Nova
+        # that a function with an older event has called. An error makes all of
+        # them fail: the newest event has its cause.
         for event in events:
             if event['result'] == 'Error' and event.get('details'):
                 return event['details'].strip().rstrip('.')
@@ -124,7 +127,8 @@ class Servers:
     def _find_migration(self, uuid: str) -> dict[str, typing.Any]:
         """Return the last migration of a server in the format of the API.
 
-        :returns: {} if there is none
+        :returns: key of the API, such as 'status' -> value; {} if the server
+            has never been migrated
         """
         # Nova lists the newest migration first.
         migrations = self._client.get(

@@ -29,7 +29,8 @@ def list_services(client: nova_client.NovaClient,
                   host: str) -> list[dict[str, typing.Any]]:
     """Return the nova-compute services of a host, in the format of the API.
 
-    :returns: one, or none if the host is unknown
+    :returns: list of one dict, key of the API -> value; [] if the host is
+        unknown
     """
     return client.get(
         '/os-services', binary='nova-compute', host=host)['services']

@@ -61,8 +61,8 @@ class Verdicts:
     def decide(self, uuid: str) -> candidates.Decision | None:
         """Return the decision about the move of an instance.
 
-        It is shared by the instances of equal requests on all hosts, so it
-        also has an answer about the host of the instance.
+        Instances with equal requests share a decision, on whatever hosts they
+        are. So it also has an answer about the host of the instance itself.
 
         :returns: None if the instance is gone, or its cell does not answer
         """
@@ -74,8 +74,8 @@ class Verdicts:
                 return None
             self._hosts[uuid] = server.host
             spec = server.spec
-            # The request ignores the host of the instance. Without this, it
-            # may equal those of instances on other hosts.
+            # The request ignores the host of the instance. Let it ignore none,
+            # so that it can equal the requests of instances on other hosts.
             spec.ignore_hosts = None
             key = _make_key(spec)
             if key not in self._by_request:
@@ -104,7 +104,8 @@ class Verdicts:
         :returns: the answer about the host that refuses, with the UUID of the
             instance; the UUID is None if it is a new one
         """
-        # The hosts after the moves up to now.
+        # Copies of the hosts after the moves up to now. ``arrive`` puts an
+        # instance on one of them, or returns why the host refuses it.
         world = copies.Copies(self._context, self._placement, self.judge)
         for move in plan.moves:
             decision = self.decide(move.uuid)
@@ -113,7 +114,7 @@ class Verdicts:
                 if refusal:
                     return RefusedMove(move.uuid, refusal)
             if move.way == planner_fleet.EVACUATE:
-                # What becomes free on a lost host is of no use.
+                # The source host is lost, so nothing becomes free there.
                 continue
             instance = requests.read_instance(self._context, move.uuid)
             if instance is not None and instance.host == move.source:
@@ -136,7 +137,7 @@ class Verdicts:
         :returns: whether a move of the plan has a refused destination
         """
         has_refused = False
-        # Some hosts do not fit whatever moves away from them.
+        # First add the hosts that would not fit even without other instances.
         for move in plan.moves:
             if move.destination:
                 hosts = refused.get(move.uuid, frozenset()).union(
@@ -145,9 +146,9 @@ class Verdicts:
                 has_refused |= move.destination in hosts
         if has_refused:
             return True
-        # Another host may not fit at the turn of the move. The obstacle has
-        # the UUID of a move with a destination, so that the loop has added its
-        # key.
+        # Other hosts may not fit after the earlier moves of the plan. Such an
+        # obstacle is a move with a destination, so that the loop above has
+        # added its UUID to ``refused``.
         obstacle = self.check(plan)
         if obstacle is None:
             return False
@@ -170,13 +171,14 @@ class Verdicts:
         answers = self.list_answers(uuid)
         if any(each.result == explain_answers.PASSES for each in answers):
             return ''
-        # nova-scheduler runs no filters on a host with this result, such as
-        # one that is not registered.
+        # Leave out hosts on which nova-scheduler runs no filters, such as one
+        # that is not registered.
         others = [each for each in answers
                   if each.result != explain_answers.SCHEDULER]
         closest = explain_answers.find_closest(others)
         if closest is None:
-            # No host is short: take the first one in the order of answers.
+            # No host lacks an amount of something. Take the host that is first
+            # in the order of the command "explain".
             closest = min(
                 others, key=explain_answers.get_position, default=None)
         if closest is None:
@@ -202,6 +204,7 @@ class Verdicts:
             it, so that the host of the instance may be among those that pass.
         :param world: the hosts after earlier moves; None for the present ones
         """
+        # Objects HostState of Nova.
         passing = []
         for state in decision.passing:
             name = self.judge.get_name(state)
@@ -222,7 +225,7 @@ class Verdicts:
         :returns: UUID -> name of a host, without the instances that do not
             fit beside the earlier ones
         """
-        # The hosts with the instances that have been placed.
+        # Copies of the hosts with the instances that have been placed.
         world = copies.Copies(self._context, self._placement, self.judge)
         found: dict[str, str] = {}
         for uuid, hosts in usable.items():
@@ -231,6 +234,7 @@ class Verdicts:
                 continue
             for host in self._rank_hosts(uuid, decision, world):
                 is_usable = hosts is None or host in hosts
+                # This puts the instance on the copy, or returns a refusal.
                 if is_usable and not world.arrive(decision, uuid, host):
                     found[uuid] = host
                     break
@@ -238,7 +242,11 @@ class Verdicts:
 
 
 def _make_key(spec: objects.RequestSpec) -> str:
-    """Return a text that equal requests share."""
+    """Return a text that is the same for equal requests.
+
+    Leave out the fields that tell apart the instances of equal requests, such
+    as the UUID.
+    """
     primitive = spec.obj_to_primitive()
     data = primitive['nova_object.data']
     for name in _OWN_FIELDS:
