@@ -78,7 +78,8 @@ class Audit(report.Report):
                 '--dry-run is given without --fix; add --fix, because without '
                 'it nothing is repaired.')
         report.check_columns(parsed_args, COLUMNS)
-        # The configuration of a compute host has no databases.
+        # ``found`` yields rows. The configuration of a compute host has no
+        # databases, so that only the guests of the host can be checked.
         if controller.get_conf().api_database.connection:
             found = _audit_cloud(self.app, context, parsed_args)
         else:
@@ -89,7 +90,8 @@ class Audit(report.Report):
                 rows.append(row)
                 states.add(row[COLUMNS.index('State')])
         except KeyboardInterrupt:
-            # List the repairs until now.
+            # List the repairs until now. The command then ends as if a host
+            # could not be checked.
             states.add('failed')
             self.app.LOG.warning(
                 'Interrupted: the remaining hosts were not checked.')
@@ -126,7 +128,7 @@ def _audit_guests(parsed_args):
     for finding in findings:
         yield _make_row(finding, 'found') + ('',)
     if parsed_args.all and not findings:
-        # No finding, but a row with the CPUs of the guests.
+        # A Finding without a kind: its row has the CPUs of the guests.
         totals = audit_finding.Finding(
             kind='', host=conf.host,
             libvirt=guests.summarize(guest_host, running))
@@ -139,6 +141,7 @@ def _audit_cloud(app, context, parsed_args):
     :returns: iterator of tuples with the values of ``COLUMNS``
     """
     from nova import objects
+    # None without --host, which means all hosts.
     names = parsed_args.host
     total = len(names or objects.HostMappingList.get_all(context))
     if parsed_args.fix:
@@ -162,7 +165,8 @@ def _audit_cloud(app, context, parsed_args):
                 if view:
                     instance_name = view.names.get(finding.consumer, '')
                 yield row + (instance_name,)
-            # The host or its cell could not be read: there are no totals.
+            # ``view`` is None if the host or its cell could not be read. Then
+            # there are no totals.
             if not view:
                 continue
             # The state of the totals of the host. Its findings have their own
@@ -186,10 +190,12 @@ def _audit_cloud(app, context, parsed_args):
 def _repair_if_asked(app, audit, view, finding, parsed_args):
     """Repair a Finding if the options ask for it; return its row.
 
-    The row is that of :func:`_make_row`.
+    The state in the row tells whether the Finding is repaired. If a repair
+    fails, this raises no error.
 
     :param audit: ``run.CloudAudit``
     :param view: HostView of the host, None if it cannot be read
+    :returns: tuple with the values of all ``COLUMNS`` but the last one
     """
     from nova_prio.admin.audit import finding as audit_finding
     from nova_prio.placement import allocations
@@ -213,7 +219,8 @@ def _repair_if_asked(app, audit, view, finding, parsed_args):
 def _make_row(finding, state, remedy=None):
     """Return the row of a Finding, without the name of an instance.
 
-    :param remedy: None for that of the finding
+    :param state: such as 'found' or 'fixed'
+    :param remedy: what the operator should do; None for ``finding.remedy``
     :returns: tuple with the values of all ``COLUMNS`` but the last one
     """
     if remedy is None:

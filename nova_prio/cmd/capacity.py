@@ -86,7 +86,7 @@ class ShowCapacity(report.Report):
         if parsed_args.flavor:
             flavor = controller.find_flavor(context, parsed_args.flavor)
             request = host_inventory.get_resource_request(flavor)
-            # The instances of the flavor that fit on each host.
+            # ``units.Units``: the instances of the flavor that fit on hosts.
             units = find_units(self.app, context, flavor, hints={})
             unit_columns = ['Units']
         report.warn_of_silent_cells(self.app, silent_cells)
@@ -126,7 +126,8 @@ class ShowCapacity(report.Report):
         from nova_prio.admin.fleet import loss
         from nova_prio.admin import host_inventory
         from nova_prio.admin.moves import verdicts
-        # Without --aggregate, all aggregates of the hosts count.
+        # Name of an aggregate -> names of its hosts to lose. All aggregates of
+        # the hosts count without --aggregate.
         members = {
             name: [host.name for host in group]
             for name, group in host_inventory.group_by_aggregate(hosts).items()
@@ -140,8 +141,8 @@ class ShowCapacity(report.Report):
             columns = capacity_loss.TABLE
             make_row = capacity_loss.make_table_row
         self.show(parsed_args, columns, [make_row(each) for each in losses])
-        # True and False, if the guests of only some hosts fit. One host whose
-        # guests do not fit decides the exit status.
+        # Each state tells whether all guests of a host fit. If there are both
+        # True and False, False decides the exit status.
         states = {each.is_survivable for each in losses}
         status, text = report.find_outcome(states, capacity_loss.OUTCOMES)
         return self.end(status, text)
@@ -167,9 +168,15 @@ def find_units(app, context, flavor, hints):
 
 
 def _select_hosts(app, hosts, parsed_args):
-    """Yield the hosts with a report that --host and --aggregate select."""
+    """Yield the hosts with a report that --host and --aggregate select.
+
+    Log a warning for a host whose report cannot be read.
+
+    :param hosts: all hosts, each a ``HostRecord``
+    :raises CommandError: if an option has an unknown name
+    """
     selected = hosts
-    # The names of a host that each option may give.
+    # get_names returns the names by which the option selects a host.
     for option, get_names in (('host', _get_names),
                               ('aggregate', _get_aggregates)):
         wanted = set(getattr(parsed_args, option) or ())
@@ -217,8 +224,9 @@ def _make_lines(members, units, parsed_args, is_for_reading=False):
         line = [name]
         if parsed_args.by_aggregate:
             line.append(len(hosts))
-        for vcpus in content.add_up(
-                _make_rows(host) for host in hosts).values():
+        # Name of a row, high, low or ordinary, -> the sum of the hosts.
+        sums = content.add_up(_make_rows(host) for host in hosts)
+        for vcpus in sums.values():
             if is_for_reading:
                 line.append(_format_row(vcpus))
             else:
@@ -238,7 +246,12 @@ def _make_lines(members, units, parsed_args, is_for_reading=False):
 
 
 def _make_rows(host):
-    """Return the sold, sellable and remaining vCPUs of a host by their row."""
+    """Return the sold, sellable and remaining vCPUs of a host.
+
+    :returns: dict, name of a row -> ``provider_rows.Row``. The row 'high' has
+        the dedicated vCPUs, 'low' all others, and 'ordinary' those of them
+        without low priority.
+    """
     return content.make_rows(
         host.report.used, host.report.sellable, host.report.left)
 

@@ -88,6 +88,7 @@ class ShowGain(report.Report):
             # No host of this name may be known.
             host = hosts_by_name.get(name)
             line = _measure_gain(host, silent_cells)
+            # With --flavor, add the values of the columns UNITS.
             line.update(units.get(name, {}))
             line['Host'] = name
             lines.append(line)
@@ -116,7 +117,8 @@ class ShowGain(report.Report):
         measured = gain.measure_empty(fleet, hosts, needs)
         units = {}
         for name, numbers in measured.items():
-            # With mix, the resource ``limit`` ends first.
+            # ``limit`` is the resource of which the host, with mix, has none
+            # left first.
             units[name] = {
                 NOW: now.count([name]), EMPTY: numbers.without_mix,
                 EMPTY_MIX: numbers.with_mix, LIMIT: numbers.limit}
@@ -125,9 +127,10 @@ class ShowGain(report.Report):
 
 def _check_options(parsed_args):
     """Raise CommandError for options that do not belong together."""
+    # ``needed`` are the options of which one must be given with the option.
     for option, needed in _NEEDS.items():
-        if _get(parsed_args, option) and not any(
-                _get(parsed_args, each) for each in needed):
+        if _get_value(parsed_args, option) and not any(
+                _get_value(parsed_args, each) for each in needed):
             raise exceptions.CommandError('%s is given without %s.' % (
                 option, ' or '.join(needed)))
     if parsed_args.what_if and not parsed_args.low:
@@ -135,7 +138,7 @@ def _check_options(parsed_args):
             '--what-if is given without --low; name the flavors or projects '
             'whose servers would have low priority, or give --low all.')
     if parsed_args.host:
-        others = [_get(parsed_args, option) for option in (
+        others = [_get_value(parsed_args, option) for option in (
             '--flavor', '--what-if', '--all', '--aggregate')]
         if parsed_args.hosts or any(others):
             raise exceptions.CommandError(
@@ -146,7 +149,7 @@ def _check_options(parsed_args):
             '--flavor is given with --what-if; give one of them.')
 
 
-def _get(parsed_args, option):
+def _get_value(parsed_args, option):
     """Return the value of an option, such as ``--what-if``."""
     return getattr(parsed_args, option[2:].replace('-', '_'))
 
@@ -154,7 +157,10 @@ def _get(parsed_args, option):
 def _get_hints(flavor, name):
     """Return the scheduler hints of a low-priority server, a dict.
 
+    If the flavor itself gives its servers low priority, they need no hint.
+
     :param name: name or ID of the flavor, as the operator gave it
+    :raises CommandError: if the flavor gives its servers high priority
     """
     from nova_prio.model import flavor_specs
     priority = flavor.extra_specs.get(flavor_specs.EXTRA_SPEC)
@@ -177,6 +183,7 @@ def _measure_gain(host, silent_cells):
     """
     if host is None or not host.report:
         return {NOTE: _explain_missing_report(host, silent_cells)}
+    # The CPUs of the host without and with mix, each a ``capacity.HostCPUs``.
     without, mixed = host.cpus_by_mix
     return {
         'Mix': host.report.mix, 'Low Without Mix': without.sellable.low,
@@ -185,7 +192,11 @@ def _measure_gain(host, silent_cells):
 
 
 def _explain_missing_report(host, silent_cells):
-    """Return why a host has no report."""
+    """Return why a host has no report, a clause.
+
+    :param host: ``host_inventory.HostRecord``, None if it is unknown
+    :param silent_cells: UUIDs of the cells that do not answer
+    """
     if host is not None:
         return host.problem or 'the host runs another compute driver'
     if silent_cells:
@@ -196,6 +207,9 @@ def _explain_missing_report(host, silent_cells):
 
 def _summarize(lines, has_flavor):
     """Return the gain of all hosts by mix, and the next step, as sentences.
+
+    Mix is the option ``cpu_priority_mix_enable``. Hosts with mix have this
+    gain now, and hosts without mix would have it.
 
     :param lines: list with a dict for each host, column -> value
     :param has_flavor: whether the lines have the columns ``UNITS``
@@ -229,8 +243,9 @@ def _format_gain(lines, has_flavor):
     if has_flavor:
         gained = 0
         for line in lines:
-            # Instances of the flavor that fit on the host if it is empty. A
-            # host with several compute nodes has no such numbers.
+            # The columns EMPTY_MIX and EMPTY are the instances of the flavor
+            # that fit on the empty host with and without mix. A host with
+            # several compute nodes has no such numbers.
             gained += line.get(EMPTY_MIX, 0) - line.get(EMPTY, 0)
         text += ' (%s of the flavor)' % report.format_count(gained, 'instance')
     return '%s on %s' % (text, report.format_count(len(lines), 'host'))

@@ -60,7 +60,8 @@ def make_table_row(loss):
     missing = []
     if str(loss.addition):
         missing.append(str(loss.addition))
-    # Nova evacuates guests one by one, which their affinity forbids.
+    # Nova evacuates guests one by one, which is impossible for these: all
+    # members of their affinity group must be on one host.
     if loss.bound:
         missing.append('a move of %s of affinity groups together'
                        % report.format_count(loss.bound, 'guest'))

@@ -50,6 +50,8 @@ def confirm(app, parsed_args, question):
 def log_change(app, text, *args):
     """Print a line about a change, with the local time.
 
+    Use the level WARNING, the lowest that the commands print.
+
     :param app: the ``main.NovaPrio`` of the command
     :param text: sentence with the object, the action and the cause; a format
         for ``args``

@@ -45,7 +45,8 @@ def configure_nova(parsed_args):
         host_inventory.connect_databases(conf)
         yield context.get_admin_context()
     except BrokenPipeError:
-        # The output of the command is not read to its end.
+        # The reader of the output, such as "head", has closed it. This is an
+        # OSError, but none of a configuration file.
         raise
     except config_files.ERRORS as error:
         raise exceptions.CommandError(config_files.format_read_error(
@@ -59,7 +60,10 @@ def configure_nova(parsed_args):
 
 @contextlib.contextmanager
 def report_errors():
-    """Raise CommandError for an error of Nova, Placement or this package."""
+    """Raise CommandError for an error of Nova, Placement or this package.
+
+    Its text is one sentence.
+    """
     from nova import exception
 
     from nova_prio.admin import host as admin_host
@@ -125,6 +129,7 @@ def find_flavor(context, wanted):
     from nova import exception
     from nova import objects
     for find in objects.Flavor.get_by_flavor_id, objects.Flavor.get_by_name:
+        # If the flavor is not found, go on after this block.
         with contextlib.suppress(
                 exception.FlavorNotFound, exception.FlavorNotFoundByName):
             return find(context, wanted)

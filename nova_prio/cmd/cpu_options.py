@@ -53,11 +53,14 @@ def parse_cpus(parsed_args):
 def _parse_cpu_set(option, text):
     """Return the CPU numbers of an option, a frozenset.
 
+    :param option: name of the option, for the error
+    :param text: such as 0-3,8
     :raises CommandError: if the text is no list of CPUs, or a number is too
         large
     """
     from nova import exception
     from nova.virt import hardware
+    # After one of these errors, go on with the refusal below.
     with contextlib.suppress(exception.Invalid, ValueError):
         numbers = [int(number) for number in re.findall('[0-9]+', text)]
         # Nova makes a set even of a huge range, so check the numbers first.

@@ -184,17 +184,22 @@ def _check_arguments(parsed_args):
 def _describe_closest(answers):
     """Return which host is closest to a fit, or the most frequent reason.
 
+    The closest host lacks the smallest amounts, and has no other problem.
+
     :param answers: list of ``answers.Answer``, one for each host, which
         refuses the server
+    :returns: a sentence
     """
     from nova_prio.admin.explain import answers as explain_answers
     closest = explain_answers.find_closest(answers)
     if closest:
         texts = []
+        # Name of what is missing -> amount.
         for name, amount in closest.missing.items():
-            # A resource class, or a limit of the host for vCPUs, such as
-            # "high row".
             text = '%d %s' % (amount, name)
+            # A row is a number of vCPUs that a host may sell, such as the
+            # "high row" of pinned vCPUs. The other names are those of
+            # resources, such as DISK_GB.
             if name.endswith(' row'):
                 text = '%s in the %s' % (
                     report.format_count(amount, 'vCPU'), name)

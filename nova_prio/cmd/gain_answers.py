@@ -29,6 +29,8 @@ class Comparison(typing.NamedTuple):
 def make_rows(comparisons):
     """Return two lines of the list for each comparison: without and with mix.
 
+    Mix is the option ``cpu_priority_mix_enable``.
+
     :param comparisons: list of ``Comparison``
     :returns: list of tuples with the values of ``COLUMNS``
     """
@@ -38,9 +40,12 @@ def make_rows(comparisons):
         for answer in comparison.without, comparison.mixed:
             # A number that the answer does not have is an empty text.
             dedicated = shared = hosts = at_least = percent = ''
+            # None if no division of the CPUs suits all servers, or if the
+            # pinned servers have hosts of their own.
             if answer.cpus is not None:
                 dedicated = len(answer.cpus.dedicated)
                 shared = len(answer.cpus.shared)
+            # ``hosts`` is None if the servers do not all fit.
             if answer.hosts is not None:
                 hosts = answer.hosts
                 # The lower bound: no arrangement of the servers needs fewer.
@@ -83,15 +88,21 @@ def make_plots(comparisons):
 def summarize(comparisons):
     """Return a sentence about the largest and the smallest saving of mix.
 
+    Mix is the option ``cpu_priority_mix_enable``. Its saving is how many fewer
+    hosts are enough with it.
+
     :param comparisons: list of ``Comparison``
     """
     # Hosts with mix / hosts without mix -> Comparison
     by_fraction = {}
     for each in comparisons:
+        # ``hosts`` is None if no division of the CPUs into dedicated and
+        # shared ones suits all servers, and 0 if there are no servers.
         if each.without.hosts and each.mixed.hosts:
             by_fraction[each.mixed.hosts / each.without.hosts] = each
     if not by_fraction:
         for each in comparisons:
+            # Servers that fit on no host, or None.
             misfit = each.without.misfit or each.mixed.misfit
             if misfit is not None:
                 return ('No division of the CPUs suits all servers: with the '

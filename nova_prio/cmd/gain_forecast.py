@@ -73,7 +73,7 @@ def show_host(command, parsed_args):
     Without --demand, there are no servers: list the vCPUs that servers can
     have on one host.
 
-    :param command: ``capacity_gain.Gain``
+    :param command: ``capacity_gain.ShowGain``
     :returns: exit status
     """
     ratios = _parse_ratios(parsed_args)
@@ -84,7 +84,9 @@ def show_host(command, parsed_args):
     host = gain_input.parse_host(parsed_args.host, ('cpus', 'memory'))
     # The planner adds hosts like this one until they are enough.
     groups = [first_fit.HostGroup(host, number=1)]
+    # Each kind is a number of equal servers.
     kinds = gain_input.load_demand(parsed_args.demand)
+    # Those that do not fit even on an empty host.
     misfits = planner.find_misfits(groups, kinds, ratios)
     if misfits:
         raise exceptions.CommandError(
@@ -92,7 +94,7 @@ def show_host(command, parsed_args):
             'its NUMA cells.' % (
                 parsed_args.demand, gain_answers.format_server(misfits[0])))
     # load_demand has returned all servers once with high priority, and once
-    # with low priority. Count them once.
+    # with low priority. The total of their vCPUs must count them once.
     vcpus = planner.count_vcpus(kinds)[capacity.HIGH]
     comparisons = _compare_shares(groups, kinds, vcpus, ratios)
     return _show(command, parsed_args, comparisons, plotted=comparisons,
@@ -102,7 +104,7 @@ def show_host(command, parsed_args):
 def show_cloud(command, context, parsed_args, names):
     """List how many hosts of a cloud are enough for the servers on them.
 
-    :param command: ``capacity_gain.Gain``
+    :param command: ``capacity_gain.ShowGain``
     :param context: nova.context.RequestContext
     :param names: names of the hosts
     :returns: exit status
@@ -197,6 +199,7 @@ def _list_sold(fit, ratios):
             can_mix = bool(dedicated and shared)
             mixed = capacity.calculate_sellable(
                 dedicated, shared, ratio, mix=can_mix)
+            # All vCPUs are pinned ones, ``high``, or others, ``low``.
             vcpus_per_cpu = round((mixed.high + mixed.low) / cpus, 4)
             rows.append((float(ratio), dedicated, shared, without.low,
                          mixed.low, vcpus_per_cpu))
@@ -265,7 +268,7 @@ def _show(command, parsed_args, comparisons, plotted, assumption):
     return command.end(report.CLEAN, last_line)
 
 
-def _describe(kinds, left_out, growth, low, hosts):
+def _describe(kinds, left_out, growth, low, host_count):
     """Return the sentences about the servers of a cloud.
 
     :param kinds: list of ``first_fit.Kind``, each a number of equal servers
@@ -274,8 +277,9 @@ def _describe(kinds, left_out, growth, low, hosts):
         its dedicated CPUs
     :param growth: percent by which the numbers of servers were increased
     :param low: list of the values of --low
-    :param hosts: number of hosts
+    :param host_count: number of hosts
     """
+    # Priority, or None without one -> number of servers.
     numbers = dict.fromkeys((*capacity.PRIORITIES, None), 0)
     for kind in kinds:
         numbers[kind.needs.request.priority] += kind.number
@@ -283,7 +287,7 @@ def _describe(kinds, left_out, growth, low, hosts):
         'Hosts now: %d. Assumed: %d pinned servers have high priority, '
         '%d servers have low priority (--low %s), and %d others stay ordinary '
         'and gain nothing; growth %s %%.' % (
-            hosts, numbers[capacity.HIGH], numbers[capacity.LOW],
+            host_count, numbers[capacity.HIGH], numbers[capacity.LOW],
             ' '.join(low), numbers[None], growth))
     if left_out:
         text += (' Left out: %d servers that no mix host takes, or that fit '

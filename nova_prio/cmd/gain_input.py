@@ -83,7 +83,10 @@ def parse_host(text, required):
 
 
 def _parse_size(key, value):
-    """Return the bytes of a size such as 512G."""
+    """Return the bytes of a size such as 512G.
+
+    :param key: key of --host, for the error
+    """
     with contextlib.suppress(ValueError):
         if value.endswith(('M', 'G', 'T')):
             return strutils.string_to_bytes(
@@ -122,6 +125,7 @@ def _read_demand(found):
 
     :param found: the content of the file, of any type
     :returns: list of ``first_fit.Kind``, each a number of equal servers
+    :raises _BadDemand: if the content breaks a rule of the file
     """
     if not isinstance(found, dict) or found.keys() - {'description'} != {
             'servers', 'sizes'}:
@@ -133,6 +137,7 @@ def _read_demand(found):
                          'on' % servers)
     if not isinstance(sizes, list):
         raise _BadDemand('sizes must be a list')
+    # The share of each size in percent.
     percents = []
     for size in sizes:
         _check_size(size)
@@ -153,7 +158,11 @@ def _read_demand(found):
 
 
 def _check_size(size):
-    """Raise _BadDemand if a size of servers breaks a rule of the file."""
+    """Raise _BadDemand if a size of servers breaks a rule of the file.
+
+    :param size: an item of the list ``sizes`` in the file, of any type
+    """
+    # _LEAST has the smallest value of each key that is allowed.
     if (not isinstance(size, dict) or _REQUIRED - size.keys() or
             size.keys() - _LEAST.keys()):
         raise _BadDemand("a size is '%s'; its keys must be vcpus, memory_mb "
@@ -184,7 +193,8 @@ def _make_needs(priority, size):
     dedicated = vcpus if is_pinned else 0
     demand = capacity.Demand(
         priority, dedicated=dedicated, shared=vcpus - dedicated)
-    # The vCPUs count against several limits of a host, the rows.
+    # Rows are the numbers of vCPUs that a host may sell: pinned ones, all
+    # others, and others without low priority. A server may count in several.
     rows = capacity.calculate_needed_rows(demand)
     cells = ()
     if is_pinned:

@@ -54,6 +54,7 @@ class DisableHost(report.Report):
         :returns: exit status
         """
         hosts = host_selection.select_hosts(self.app, context, parsed_args)
+        # For several hosts, --plan must be a directory with their plans.
         host_selection.check_plan(parsed_args)
         changes.confirm(
             self.app, parsed_args, 'Remove co-location from %s?'
@@ -72,7 +73,9 @@ class DisableHost(report.Report):
         If the command is for a single host, list the instances that must leave
         the host.
 
+        :param placement: SchedulerReportClient
         :param interrupted: threading.Event that ends the wait
+        :param host: name of the host
         :returns: HostResult
         """
         from nova_prio.admin.host import removal as host_removal
@@ -88,6 +91,7 @@ class DisableHost(report.Report):
         removal.refresh(must_disable=not parsed_args.dry_run)
         must_wait = removal.remaining and not parsed_args.dry_run
         if is_one_host:
+            # UUID of an instance -> name of a host on which it fits.
             places = _find_destinations(context, placement, removal.remaining)
             self.show(parsed_args, COLUMNS, [
                 each.format_row(places.get(each.uuid, ''))
@@ -111,13 +115,14 @@ def _find_destinations(context, placement, remaining):
     """
     from nova_prio.admin.host import remaining as remaining_instances
     from nova_prio.admin.moves import verdicts
-    # Instances with low priority, or with pins outside of the dedicated CPUs
-    # of the time before the plan. Nova cannot migrate the others: they are
+    # These instances have low priority, or pins outside of the CPUs that were
+    # dedicated before the plan. Nova cannot migrate the others: they are
     # being created, their resize is not confirmed, or they are unknown.
     reasons = remaining_instances.LOW, remaining_instances.PINNED_OUTSIDE
     movable = [each for each in remaining if each.reason in reasons]
     # More instances fit if the largest come first.
     movable.sort(key=operator.attrgetter('instance.vcpus'), reverse=True)
+    # The values None let each instance use all hosts.
     return verdicts.Verdicts(context, placement).place_all(
         dict.fromkeys(each.uuid for each in movable))
 
@@ -125,6 +130,8 @@ def _find_destinations(context, placement, remaining):
 def _wait(app, removal, timeout_seconds, interrupted, shows_progress):
     """Wait until no instance remains, an interrupt, or the timeout.
 
+    :param removal: ``removal.Removal``; its ``wait`` yields the number of the
+        remaining instances again and again, and keeps the host disabled
     :param interrupted: threading.Event that ends the wait. If several hosts
         are worked on, in threads, the main thread sets it after Ctrl-C. For a
         single host, this runs in the main thread, where Ctrl-C raises
@@ -136,36 +143,39 @@ def _wait(app, removal, timeout_seconds, interrupted, shows_progress):
         with tqdm.tqdm(total=len(removal.remaining), unit=' instances',
                        desc='have left', leave=False,
                        disable=disable) as progress:
-            for remaining in removal.wait(timeout_seconds, interrupted):
+            for number_left in removal.wait(timeout_seconds, interrupted):
                 # An instance may still arrive during the wait.
-                progress.total = max(progress.total, remaining)
-                progress.n = progress.total - remaining
+                progress.total = max(progress.total, number_left)
+                progress.n = progress.total - number_left
                 progress.refresh()
     except KeyboardInterrupt:
+        # Only the wait ends: the caller goes on with the instances that are
+        # left. Begin a line after the "^C" of the terminal.
         app.stderr.write('\n')
 
 
 def _end(removal, dry_run):
     """Restore the host, if nothing has to be done before.
 
+    :param removal: ``removal.Removal``
     :returns: HostResult with the last line of the command
     """
     removal.refresh()
-    host, remaining = removal.state.name, len(removal.remaining)
-    if remaining:
+    host, number_left = removal.state.name, len(removal.remaining)
+    if number_left:
         change = 'the host is disabled for priority instances'
         if dry_run:
             change = 'nothing was changed'
         text = (
             'Instances that must leave %s: %d. Act on each as its reason says '
             '(migrate, delete, confirm), and run this command again; %s.'
-            % (host, remaining, change))
+            % (host, number_left, change))
         if not removal.state.is_up:
             text += ' Its nova-compute is down: start it first.'
         return host_selection.HostResult(
-            MUST_LEAVE, remaining, next_step=text, status=report.FOUND)
+            MUST_LEAVE, number_left, next_step=text, status=report.FOUND)
     # A nova-compute that still runs with the options of the plan would report
-    # the traits again.
+    # the traits again, so restore them only when it has other options.
     if not removal.has_planned_options:
         return _restore(removal, dry_run)
     step = 'run this command without --dry-run.'
@@ -188,6 +198,8 @@ def _end(removal, dry_run):
 def _restore(removal, dry_run):
     """Restore traits and allocation ratios; return the HostResult."""
     host = removal.state.name
+    # The inventories with their old ratios, and the resource classes in which
+    # more than the ratio differs from the time before the plan.
     inventories, differing_classes = removal.get_old_inventories()
     ratios = ', '.join(
         '%s %s' % (name, inventories[name]['allocation_ratio'])
@@ -211,8 +223,9 @@ def _restore(removal, dry_run):
     if removal.plan is None:
         # The ratios are the defaults.
         text += '; use --plan to restore the old ones'
-    # A restored host that runs our driver did so before the plan, too. It was
-    # in the aggregate for priority instances then, and stays there.
+    # A restored host that still runs the driver of this package did so before
+    # the plan, too. It was in the aggregate for priority instances then, and
+    # must stay there.
     is_left_in_aggregate = (removal.state.allows_priority and
                             not removal.state.has_our_driver)
     if is_left_in_aggregate:
@@ -224,13 +237,18 @@ def _restore(removal, dry_run):
 
 
 def _format_options(plan):
-    """Return the options before a SavedPlan in parentheses, '' without it."""
+    """Return the options from before a plan in parentheses.
+
+    :param plan: ``plan_format.SavedPlan``, or None
+    :returns: '' without a plan
+    """
     if plan is None:
         return ''
     options = []
     for name, value in plan.old_options.items():
         text = value or '<not set>'
-        # The plan has the ratio of Placement, and does not know nova.conf.
+        # The ratio of the plan is that in Placement. Whether nova.conf set it
+        # is unknown.
         if name.endswith('_ratio'):
             text += ' or <not set> as before'
         options.append('%s = %s' % (name, text))
@@ -269,7 +287,7 @@ def _enable(app, dry_run, placement, context, host):
     from nova_prio.admin.host import removal
     from nova_prio.admin.host import state
     view = state.read_state(context, placement, host)
-    instances = len(view.instances)
+    instance_count = len(view.instances)
     if not view.has_our_driver:
         raise exceptions.CommandError(
             "HOST is '%s', whose nova-compute reports no priority CPUs; "
@@ -277,7 +295,8 @@ def _enable(app, dry_run, placement, context, host):
     if dry_run:
         text = ('Nothing was changed. This command would enable %s for '
                 'priority instances.' % host)
-        return host_selection.HostResult(DRY_RUN, instances, next_step=text)
+        return host_selection.HostResult(
+            DRY_RUN, instance_count, next_step=text)
     # The traits of the host in Placement say whether it is disabled.
     is_changed = removal.set_disabled(
         context, placement, view, is_disabled=False)
@@ -288,4 +307,4 @@ def _enable(app, dry_run, placement, context, host):
         app.LOG.warning('The nova-compute of %s is down: start it.', host)
     text = ('%s is enabled for priority instances. Run "nova-prio host verify '
             '%s" to check its state.' % (host, host))
-    return host_selection.HostResult(ENABLED, instances, next_step=text)
+    return host_selection.HostResult(ENABLED, instance_count, next_step=text)

@@ -86,6 +86,7 @@ class DrainHost(report.Report):
             hosts=list(dict.fromkeys(parsed_args.hosts)),
             allowed=frozenset(parsed_args.allow), within=parsed_args.within)
         if parsed_args.aggregate:
+            # None if there are hosts to drain.
             ending = _choose_batch(self.app, context, parsed_args, drain)
             if ending is not None:
                 status, last_line = ending
@@ -154,7 +155,8 @@ def _choose_batch(app, context, parsed_args, drain):
     if not members:
         report.refuse('--aggregate', aggregate,
                       'names of host aggregates with hosts')
-    # Disabled by "host drain", and not enabled by "host return" since.
+    # Names of the hosts that "host drain" has disabled, and that "host return"
+    # has not enabled since.
     begun = set()
     for name, service in host_inventory.read_services(context).items():
         if service.disabled_reason == services.REASON:
@@ -172,7 +174,7 @@ def _choose_batch(app, context, parsed_args, drain):
         if remedy:
             return report.FOUND, '%s. %s' % (all_done, remedy)
         return report.CLEAN, all_done + ': there is nothing to do.'
-    # Select the hosts in drain. The problem is why they are not more.
+    # This sets ``drain.hosts``. The problem is why they are not more.
     problem = batch.choose_batch(
         drain, aggregate, done, begun, parsed_args.batch)
     if drain.hosts:
@@ -200,14 +202,14 @@ def _move(app, parsed_args, drain, end):
             drain_rows.COLUMNS, rows, 'Instance')
         app.stderr.write(tables.format_table(columns, named_rows) + '\n')
     staying = sum(row.state == drain_rows.LEFT for row in rows)
-    exception = ''
+    exclusion = ''
     if staying:
-        exception = ' except the %d that cannot leave now' % staying
+        exclusion = ' except the %d that cannot leave now' % staying
     changes.confirm(
         app, parsed_args, 'Disable the nova-compute services of %s, and move '
-        'these instances%s?' % (', '.join(drain.hosts), exception))
+        'these instances%s?' % (', '.join(drain.hosts), exclusion))
     if parsed_args.done:
-        # If the file cannot be written, say so before the first move.
+        # If the file cannot be written, this raises before the first move.
         _append_done(parsed_args.done, hosts=[])
     nova = nova_api.connect(parsed_args)
     for host in drain.hosts:
@@ -224,7 +226,9 @@ def _move(app, parsed_args, drain, end):
             changes.log_change(
                 app, 'Host %s: it is empty, and is added to %s.', host,
                 parsed_args.done)
-    return problem and problem + ' '
+    if problem:
+        problem += ' '
+    return problem
 
 
 def _run(app, drain, nova, end, concurrency):
@@ -256,7 +260,8 @@ def _run(app, drain, nova, end, concurrency):
 def _conclude_dry_run(names, rows):
     """Return the exit status and the last line of a plan.
 
-    :param names: of the hosts, a text
+    :param names: text with the names of the hosts
+    :param rows: list of ``drain_rows.DrainRow``
     """
     from nova_prio.admin.moves import drain_rows
     planned = sum(row.state == drain_rows.PLANNED for row in rows)
@@ -294,7 +299,7 @@ def _append_done(path, hosts):
     with output_file.report_errors('--done', path), open(path, 'a+') as lines:
         lines.seek(0)
         text = lines.read()
-        # An operator may have edited the file.
+        # An editor may have left the last line without an end.
         if text and not text.endswith('\n'):
             lines.write('\n')
         lines.writelines('%s\n' % host for host in hosts)

@@ -82,14 +82,19 @@ class PlanHost(report.Report):
         return host_selection.show_results(self, parsed_args, hosts, save)
 
     def _show_plan(self, parsed_args, planned_cpus, placement, context):
-        """List the plan of one host; return the exit status."""
+        """List the plan of one host; return the exit status.
+
+        :param planned_cpus: ``capacity.HostCPUs``
+        :param placement: SchedulerReportClient, or None without databases
+        """
         from nova_prio.admin.host import plan_format
         host = parsed_args.hosts[0]
         rows, names = _read_rows(
             placement, context, host, planned_cpus, must_know_cpus=False)
         result = _append_steps(rows, host, planned_cpus)
         if tables.is_for_reading(parsed_args):
-            # For reading, sentences are a list below the table.
+            # For reading, remedies and steps are lists below the table. Each
+            # item is (label, sentence).
             others, remedies, steps = [], [], []
             for row in rows:
                 if row.part == plan_format.STEP:
@@ -104,15 +109,15 @@ class PlanHost(report.Report):
             columns, shown = _format_rows(others, names)
             # Leave out the last columns: the remedy and the instance name.
             self.show(parsed_args, columns[:-2], [row[:-2] for row in shown])
-            self._list('Remedies', remedies)
-            self._list('Steps', steps)
+            self._print_list('Remedies', remedies)
+            self._print_list('Steps', steps)
         else:
             columns, shown = _format_rows(rows, names)
             self.show(parsed_args, columns, shown)
         return self.end(result.status, 'The host is %s. Next: %s' % (
             result.state, result.next_step))
 
-    def _list(self, title, items):
+    def _print_list(self, title, items):
         """Print a list under a title; nothing without items.
 
         :param items: list of (label, sentence)
@@ -126,7 +131,10 @@ class PlanHost(report.Report):
             self.app.stdout.flush()
 
     def _save_plan(self, planned_cpus, directory, placement, context, host):
-        """Write the plan of a host, if it is ready; return its HostResult."""
+        """Write the plan of a host, if it is ready; return its HostResult.
+
+        If the file exists, compare its options with the planned ones instead.
+        """
         from nova_prio.admin.host import plan_format
         path = plan_format.get_path(directory, host)
         if os.path.exists(path):
@@ -149,6 +157,8 @@ class PlanHost(report.Report):
 def _append_steps(rows, host, planned_cpus):
     """Append the steps of the operator, and whether the host is ready.
 
+    A problem, a row that ``is_blocking``, must be solved first.
+
     :param rows: list of PlanRow, which this extends
     :returns: HostResult with the number of problems and the first step
     """
@@ -156,6 +166,7 @@ def _append_steps(rows, host, planned_cpus):
     problems = sum(row.is_blocking for row in rows)
     steps = plan.list_steps(host, planned_cpus, rows)
     rows += steps
+    # The last row is no step: it says whether the host is ready.
     first_step, readiness = steps[0], steps[-1]
     status = report.FOUND if problems else report.CLEAN
     return host_selection.HostResult(
@@ -202,6 +213,7 @@ def _read_rows(placement, context, host, planned_cpus, must_know_cpus):
         rows += local_checks.check_host(
             conf, planned_cpus, guests, host_command.find_problems())
     else:
+        # A row that says what could not be checked from here.
         rows.append(local_checks.NOT_SEEN)
     return rows, names
 

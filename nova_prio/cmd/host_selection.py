@@ -145,10 +145,15 @@ def act_on_hosts(command, context, parsed_args, hosts, act,
                  amount='Problems', interrupted=None):
     """Call a function for one host, or for several hosts and list the results.
 
-    The parameters are those of :func:`show_results`. For one host, ``act``
-    shows the details of the host itself.
+    For one host, ``act`` shows the details of the host itself.
 
+    :param command: ``report.Report``
     :param context: nova.context.RequestContext
+    :param hosts: names of the hosts
+    :param act: function of a nova.context.RequestContext and the name of a
+        host that returns a HostResult
+    :param amount: name of the column with ``HostResult.amount``
+    :param interrupted: threading.Event that is set after Ctrl-C
     :returns: exit status
     """
     if not is_one_host(parsed_args):
@@ -163,11 +168,13 @@ def show_results(command, parsed_args, hosts, act, amount='Problems',
     """Call a function for each host, and list the results.
 
     :param command: ``report.Report``
+    :param hosts: names of the hosts
+    :param act: function of a nova.context.RequestContext and the name of a
+        host that returns a HostResult
     :param amount: name of the column with ``HostResult.amount``
+    :param interrupted: threading.Event that is set after Ctrl-C
     :returns: exit status
     :raises CommandError: if --column names a column that does not exist
-
-    The other parameters are those of :func:`run_on_hosts`.
     """
     columns = 'Host', 'State', amount, 'Next'
     report.check_columns(parsed_args, columns)
@@ -241,7 +248,10 @@ def summarize(results):
 
 
 def _get_result(task):
-    """Return the HostResult of a future, also if an error ended the task."""
+    """Return the HostResult of a host, also if an error ended its task.
+
+    :param task: future of the function that works on the host
+    """
     from nova_prio.admin import host_inventory
     if task.cancelled():
         return HostResult(INTERRUPTED, next_step='Run this command again.',
@@ -252,7 +262,7 @@ def _get_result(task):
     except exceptions.CommandError as error:
         sentence = str(error)
     except Exception as error:
-        # The other hosts must be done all the same.
+        # An unexpected error must not lose the results of the other hosts.
         sentence = '%s: %s.' % (type(error).__name__,
                                 host_inventory.format_first_line(error))
     return HostResult(FAILED, next_step=sentence, status=report.FAILED)

@@ -34,6 +34,7 @@ class VerifyHost(report.Report):
         :returns: exit status
         """
         hosts = host_selection.select_hosts(self.app, context, parsed_args)
+        # For several hosts, --plan must be a directory with their plans.
         host_selection.check_plan(parsed_args)
         verify = functools.partial(
             self._verify, parsed_args, controller.make_placement_client())
@@ -41,12 +42,19 @@ class VerifyHost(report.Report):
             self, context, parsed_args, hosts, verify)
 
     def _verify(self, parsed_args, placement, context, host):
-        """Return the HostResult of a host; list the values of a single one."""
+        """Compare the values of a host; list them if it is a single host.
+
+        :param placement: SchedulerReportClient
+        :param host: name of the host
+        :returns: HostResult
+        """
         from nova_prio.admin.host import state as host_state
         from nova_prio.admin.host import verify
         plan = host_selection.load_plan(parsed_args, host)
         view = host_state.read_state(context, placement, host)
         audit = controller.make_audit(context, placement)
+        # A line has a value of the plan, of Placement, of nova-compute and of
+        # libvirt, and the state OK, DIFFERS or UNREAD.
         lines = list(verify.list_lines(view, audit, plan))
         is_one_host = host_selection.is_one_host(parsed_args)
         if is_one_host:
@@ -59,12 +67,12 @@ class VerifyHost(report.Report):
         if not different:
             return host_selection.HostResult(
                 verify.OK, 0, next_step=_format_agreement(host, is_one_host))
-        state, status = verify.DIFFERS, report.FOUND
+        state, exit_status = verify.DIFFERS, report.FOUND
         next_step = ('Not all values agree: correct the rows of state '
                      '"differs" from the top, and run this command again.')
         # A line that could not be read is worse than one that differs.
         if any(line.state == verify.UNREAD for line in different):
-            state, status = verify.UNREAD, report.FAILED
+            state, exit_status = verify.UNREAD, report.FAILED
             next_step = ('Not all could be checked: correct the rows of state '
                          '"unread", and run this command again.')
         if not is_one_host:
@@ -72,7 +80,8 @@ class VerifyHost(report.Report):
             next_step = next(
                 line.remedy for line in different if line.state == state)
         return host_selection.HostResult(
-            state, amount=len(different), next_step=next_step, status=status)
+            state, amount=len(different), next_step=next_step,
+            status=exit_status)
 
 
 def _format_agreement(host, is_one_host):

@@ -55,6 +55,7 @@ class Metrics(command.Command):
                   controller.report_errors()):
                 from nova_prio.admin import metrics
                 placement = controller.make_placement_client()
+                # None omits the findings. The audit runs when they are read.
                 findings = None
                 if not parsed_args.no_audit:
                     findings = _audit(context, placement)
@@ -65,7 +66,8 @@ class Metrics(command.Command):
                 report.warn_of_silent_cells(self.app, silent_cells)
                 data = _format(families)
         except exceptions.CommandError:
-            # Without this file, the numbers of the last success would stay.
+            # Replace the file by one that only says that the collection has
+            # failed: the numbers of the last success are out of date.
             if path is not None:
                 from nova_prio.admin import metrics
                 failure = metrics.describe_collection(
@@ -80,11 +82,13 @@ class Metrics(command.Command):
 
 
 def _build_requests(app, context, flavors):
-    """Return dict, name of a flavor -> RequestSpec of a new server.
+    """Return the requests for a new server of each flavor.
 
-    A flavor that is deleted or refused must not cost the other metrics.
+    Log a warning for a flavor that does not exist or is refused. The other
+    metrics do not need it, so raise no error.
 
     :param flavors: names and IDs of flavors
+    :returns: dict, name of a flavor -> RequestSpec
     """
     from nova_prio.admin.explain import requests
     found = {}

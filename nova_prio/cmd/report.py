@@ -77,6 +77,7 @@ def get_number(parsed_args, name, least, most=math.inf, parse=int):
     value = getattr(parsed_args, name)
     if value is None:
         return None
+    # If the text is no number, go on with the refusal below.
     with contextlib.suppress(ValueError):
         number = parse(value)
         if least <= number <= most:
@@ -137,7 +138,8 @@ def find_outcome(states, outcomes):
 
     :param states: set of the states of the rows
     :param outcomes: list of (state, exit status, last line). The first
-        outcome applies whose state is None or among ``states``
+        outcome applies whose state is None or among ``states``.
+    :returns: (exit status, last line)
     """
     for state, status, last_line in outcomes:
         if state is None or state in states:

@@ -71,7 +71,7 @@ class PlanRoom(report.Report):
             self.app.LOG.warning('The new servers may not fit: %s.', doubt)
         moves = room.plan.moves
         if room.plan.misses:
-            # Moves that do not suffice help nobody.
+            # Not all new servers fit even after the moves: list none of them.
             moves = []
         self.show(parsed_args, COLUMNS, _make_rows(room.cloud, moves))
         if room.plan.misses:
@@ -91,7 +91,7 @@ class PlanRoom(report.Report):
                         % report.format_count(len(moves), 'move'))
 
         def observe(sentence, has_left):
-            """Log a change; that an instance has left a host needs nothing."""
+            """Log a change; whether an instance has left does not matter."""
             changes.log_change(self.app, '%s', sentence)
 
         try:
@@ -144,10 +144,11 @@ def _describe_miss(plan, flavor_name, number):
     :param number: number of the new servers
     """
     from nova_prio.model.planner import plan as planner
-    # The new servers are equal: the plan describes why the next one does not
-    # fit, which stands for all others.
+    # The new servers are equal. So the plan has one miss, why the next server
+    # does not fit, and this stands for all others.
     miss, = plan.misses
     fitting = len(plan.hosts)
+    # The resources that one more host must have for the others.
     addition = planner.calculate_addition((number - fitting) * [miss])
     reason = 'the next one has %s' % miss.reason
     if miss.host:

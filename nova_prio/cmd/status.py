@@ -43,8 +43,8 @@ class Checks(upgradecheck.UpgradeCommands):
         """
         checks = upgrade_checks.list_checks(host_arguments)
         self._upgrade_checks = []
-        # A check with a service is only for the configuration of this service.
-        # ``find`` yields the findings of the check.
+        # ``service`` is the name of the service for whose configuration the
+        # check is, or None for all. ``find`` yields the findings of the check.
         for title, service, find in checks:
             run = functools.partial(
                 upgrade_checks.run_check, conf, service, find)

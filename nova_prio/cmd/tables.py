@@ -133,7 +133,8 @@ def format_table(columns, rows, width=WIDTH, paint=colors.leave):
     drawn_rows = []
     for row in texts:
         cells = [_wrap(text, width) for text, width in zip(row, widths)]
-        # The first column has names.
+        # The first column has names, which must not be taken for states: only
+        # the others have colors.
         for number, text in enumerate(row[1:], start=1):
             cells[number] = _paint(cells[number], text, paint)
         drawn_rows.append(cells)
@@ -165,7 +166,8 @@ def _share(spare, least_widths, full_widths):
     widths = list(least_widths)
     needs = sorted((full_widths[column] - least, column)
                    for column, least in enumerate(least_widths))
-    # A column that needs less than its part leaves more to the later ones.
+    # Begin with the columns that need least: one that needs less than its part
+    # leaves more to the later ones.
     for position, (needed, column) in enumerate(needs):
         equal_part = spare // (len(needs) - position)
         added = min(needed, equal_part)
@@ -175,7 +177,11 @@ def _share(spare, least_widths, full_widths):
 
 
 def _wrap(text, width):
-    """Return the lines of a text after wrapping, at least one, a list."""
+    """Return the lines of a text after wrapping, a list.
+
+    :param width: maximum number of characters of a line
+    :returns: [''] for an empty text
+    """
     wrapper = _Wrapper(max(width, 1), break_on_hyphens=False)
     lines = []
     for part in text.splitlines():
@@ -190,6 +196,7 @@ def _paint(lines, text, paint):
     :param text: the whole text of the cell, which decides the color
     :param paint: function that returns a text in a color
     """
+    # None leaves the text as it is.
     color = getattr(text, 'color', _COLORS.get(text))
     return [paint(line, color) for line in lines]
 
