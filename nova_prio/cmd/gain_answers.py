@@ -104,10 +104,16 @@ def summarize(comparisons):
         for each in comparisons:
             # Servers that fit on no host, or None.
             misfit = each.without.misfit or each.mixed.misfit
-            if misfit is not None:
-                return ('No division of the CPUs suits all servers: with the '
-                        'best one, %s fits on no host.'
-                        % format_server(misfit))
+            if misfit is None:
+                continue
+            case = ''
+            if each.without.misfit is None:
+                case = ' with mix'
+            elif each.mixed.misfit is None:
+                case = ' without mix'
+            return ('No division of the CPUs suits all servers%s: with the '
+                    'best one, %s fits on no host.'
+                    % (case, format_server(misfit)))
         return 'No host is needed.'
     best = by_fraction[min(by_fraction)]
     worst = by_fraction[max(by_fraction)]

@@ -88,7 +88,7 @@ def _parse_size(key, value):
     :param key: key of --host, for the error
     """
     with contextlib.suppress(ValueError):
-        if value.endswith(('M', 'G', 'T')):
+        if value.endswith(('M', 'G', 'T')) and not value.startswith('-'):
             return strutils.string_to_bytes(
                 value + 'B', unit_system='IEC', return_int=True)
     report.refuse('%s of --host' % key, value,
@@ -146,9 +146,10 @@ def _read_demand(found):
     if servers and sum(percents) != 100:
         raise _BadDemand('the shares of the sizes add up to %s; they must add '
                          'up to 100' % sum(percents))
+    numbers = gain.round_to_sum(
+        [servers * percent / 100 for percent in percents], servers)
     kinds = []
-    for size, percent in zip(sizes, percents):
-        number = round(servers * percent / 100)
+    for size, number in zip(sizes, numbers):
         if not number:
             continue
         # load_demand returns each server once with each priority.

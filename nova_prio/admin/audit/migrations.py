@@ -223,11 +223,15 @@ def _choose_status_after_arrival(instance: objects.Instance,
 def _are_hosts_up(migration: objects.Migration) -> bool:
     """Return whether source and destination can work on a migration.
 
-    A request to a nova-compute that is down would wait for its start.
+    A request to a nova-compute that is down would wait for its start. The
+    service of a host that was removed is deleted.
     """
     for host in {migration.source_compute, migration.dest_compute}:
-        service = objects.Service.get_by_compute_host(
-            migration._context, host)
+        try:
+            service = objects.Service.get_by_compute_host(
+                migration._context, host)
+        except exception.ComputeHostNotFound:
+            return False
         if not servicegroup.API().service_is_up(service):
             return False
     return True

@@ -399,20 +399,28 @@ def grow(kinds: abc.Iterable[first_fit.Kind],
     :param kinds: the servers, each a number of equal ones
     :param percent: 20 for a fifth more
     """
+    kinds = list(kinds)
     factor = 1 + fractions.Fraction(percent) / 100
-    # (servers, their number after the growth, which may be no whole number)
-    exact = [(kind, kind.number * factor) for kind in kinds]
-    grown = [kind._replace(number=math.floor(number))
-             for kind, number in exact]
-    total = math.ceil(sum(number for _, number in exact))
-    missing = total - sum(kind.number for kind in grown)
+    # These may be no whole numbers.
+    exact = [kind.number * factor for kind in kinds]
+    return [kind._replace(number=number) for kind, number
+            in zip(kinds, round_to_sum(exact, math.ceil(sum(exact))))]
+
+
+def round_to_sum(exact: abc.Sequence[fractions.Fraction | decimal.Decimal],
+                 total: int) -> list[int]:
+    """Return whole numbers with a given sum, each rounded up or down.
+
+    :param exact: the numbers, which may be no whole numbers
+    :param total: their sum, or the next larger whole number
+    """
+    rounded = [math.floor(number) for number in exact]
     # Those that lost most by the rounding get one more.
     indexes = sorted(range(len(exact)), reverse=True,
-                     key=lambda index: exact[index][1] % 1)
-    for index in indexes[:missing]:
-        kind = grown[index]
-        grown[index] = kind._replace(number=kind.number + 1)
-    return grown
+                     key=lambda index: exact[index] - rounded[index])
+    for index in indexes[:total - sum(rounded)]:
+        rounded[index] += 1
+    return rounded
 
 
 def count_vcpus(kinds: abc.Iterable[first_fit.Kind]) -> dict[str, int]:

@@ -104,6 +104,22 @@ def test_servers_that_no_division_suits_are_named(run, demand):
                 gain_answers.Comparison(50, *answers)])
 
 
+def test_servers_that_fit_without_mix_only_are_named(run, demand):
+    _status, _out, err = run(
+        '--host', 'cpus=16,memory=64G', '--ratio=1', '--demand', demand(
+            '{servers: 10, sizes: [%s]}' % SIZE.replace('4', '15', 1)))
+    assert 'No division of the CPUs suits all servers with mix: with' in err
+
+
+@pytest.mark.parametrize('servers, numbers', [(10, [3, 3, 2, 2]), (1, [1])])
+def test_no_server_is_lost_by_rounding(demand, servers, numbers):
+    sizes = ', '.join([SIZE.replace('100', '25')] * 4)
+    kinds = gain_input.load_demand(demand(
+        '{servers: %d, sizes: [%s]}' % (servers, sizes)))
+    # Each server is there once with each priority.
+    assert numbers == [kind.number for kind in kinds[::2]]
+
+
 @pytest.mark.parametrize('host, expected', [
     ('cpu=3', "A key of --host is 'cpu'; allowed are cells, cpus, disk, mem"),
     ('cpus=4,cpus=4', "A key of --host is 'cpus'; allowed are"),
@@ -112,6 +128,7 @@ def test_servers_that_no_division_suits_are_named(run, demand):
     ('cpus=0,memory=64G', "cpus of --host is '0'; allowed are whole numbers"),
     ('cpus=x,memory=64G', "cpus of --host is 'x'; allowed are whole numbers"),
     ('cpus=4,memory=64', "memory of --host is '64'; allowed are numbers with"),
+    ('cpus=4,memory=64G,disk=-5G', "disk of --host is '-5G'; allowed are num"),
     ('cpus=4,memory=G', "memory of --host is 'G'; allowed are numbers with"),
     ('cpus=12,memory=64G,cells=5', "cells of --host is '5'; allowed are div"),
     ('cpus=12,memory=64G,reserved=64G', '--host leaves 0 MB of 65536 MB for'),

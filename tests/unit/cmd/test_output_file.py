@@ -21,6 +21,20 @@ def test_text_replaces_the_file(tmp_path):
     assert [path] == list(tmp_path.iterdir())
 
 
+def test_link_and_device_stay(tmp_path):
+    path, link = tmp_path / 'page.html', tmp_path / 'link.html'
+    path.write_text('old')
+    link.symlink_to(path)
+    output_file.write('--html', str(link), 'new')
+    assert (True, 'new') == (link.is_symlink(), path.read_text())
+    pipe = tmp_path / 'pipe'
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    output_file.write('--html', str(pipe), 'new')
+    assert b'new' == os.read(reader, 9)
+    os.close(reader)
+
+
 def test_file_has_the_permissions_of_a_new_file(tmp_path):
     (tmp_path / 'new').touch()
     output_file.write('--html', str(tmp_path / 'page.html'), '')
