@@ -281,6 +281,25 @@ class HostDisable(colocation.Colocation):
         row = self.disable('--timeout', '0')[server['id']]
         self.assertEqual('low priority', row['Reason'])
 
+    def test_instance_that_arrives_by_a_resize_must_leave(self):
+        """It gets its new flavor in the last step."""
+        self.change_to_priority_host()
+        self.start_seed_host('mix2')
+        server = self.boot(self.flavor(2), az='nova:mix2')
+        found = []
+        for name in 'resize_instance', 'finish_resize':
+            step = getattr(compute_manager.ComputeManager, name)
+
+            def look(*args, step=step, **kwargs):
+                found.extend(self.disable('--dry-run'))
+                return step(*args, **kwargs)
+
+            self.useFixture(fixtures.MockPatchObject(
+                compute_manager.ComputeManager, name, look))
+        self._resize_server(server, self.low)
+        self.assertEqual('mix1', self.host_of(server))
+        self.assertEqual([server['id']] * 2, found)
+
     def test_instance_pinned_outside_the_old_cpu_sets_must_leave(self):
         self.start_stock_host(dedicated='0-3', shared='4-11')
         stays = self.boot(self.flavor(4, **{'hw:cpu_policy': 'dedicated'}))

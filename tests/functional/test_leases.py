@@ -12,11 +12,14 @@ from lxml import etree
 from nova import objects
 from oslo_utils.fixture import uuidsentinel as uuids
 
+from nova_prio.cmd import report
 from nova_prio.compute import priority_host
 from nova_prio.compute import start_gate
 from nova_prio.virt.libvirt import partitions
 from nova_prio_scenario import migrations
+from tests import commands
 from tests.functional import double_pins
+from tests.functional import maintenance
 from tests.functional import oracle
 from tests.fuzz import faults
 
@@ -245,6 +248,7 @@ class Leases(_Scenarios):
         for flavor in self.two, self.low, pinned:
             self.boot(flavor, 'ERROR', az='nova:mix1')
         self.boot(self.flavor(2), host='mix1')
+        self._drain_dry()
         # The remedy that the problem names.
         blamed = second if problem.startswith(
             'Instance ' + second['id']) else first
@@ -254,6 +258,15 @@ class Leases(_Scenarios):
         self.boot(self.two, az='nova:mix1')
         self.boot(pinned, az='nova:mix1')
         self.assert_consistent()
+
+    def _drain_dry(self):
+        """Let the judge move all instances away, on copies."""
+        maintenance.let_commands_move(self)
+        self.flags(connection='sqlite://', group='api_database')
+        status, rows, said = commands.run(
+            'host', 'drain', 'mix1', '--dry-run')
+        self.assertEqual(report.CLEAN, status, said)
+        self.assertEqual({'mix2'}, {row['Destination'] for row in rows})
 
     def pin_twice(self, server, start):
         """Pin a server to two CPUs from a number on: record and guest."""
