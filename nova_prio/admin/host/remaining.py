@@ -66,8 +66,10 @@ def list_remaining(
     # UUIDs, because a consumer below may belong to the same instance.
     listed = set()
     for instance in view.instances:
-        # An instance that arrives by a resize gets its new flavor last.
-        if _is_low(instance.flavor) or _is_low(instance.new_flavor):
+        # An instance that arrives by a resize gets its new flavor last. After
+        # a resize that failed, the new flavor means nothing.
+        becomes_low = instance.task_state and _is_low(instance.new_flavor)
+        if _is_low(instance.flavor) or becomes_low:
             reason = LOW
         elif plan and demand.get_instance_pins(instance) - old_dedicated:
             reason = PINNED_OUTSIDE
