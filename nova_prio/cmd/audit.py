@@ -95,6 +95,7 @@ class Audit(report.Report):
             states.add('failed')
             self.app.LOG.warning(
                 'Interrupted: the remaining hosts were not checked.')
+        # In a table, the instance name is beside the UUID of the consumer.
         self.show(parsed_args, COLUMNS, rows, 'Consumer')
         status, last_line = report.find_outcome(states, _OUTCOMES)
         return self.end(status, last_line)
@@ -199,8 +200,10 @@ def _repair_if_asked(app, audit, view, finding, parsed_args):
     """
     from nova_prio.admin.audit import finding as audit_finding
     from nova_prio.placement import allocations
+    # A host, a cell or an owner could not be read: there is nothing to repair.
     if finding.kind == audit_finding.UNREAD:
         return _make_row(finding, 'failed')
+    # None: no code repairs such a Finding, and the operator must act.
     if finding.repair is None or not parsed_args.fix:
         return _make_row(finding, 'found')
     if parsed_args.dry_run:

@@ -85,6 +85,7 @@ class ShowCapacity(report.Report):
         request, units, unit_columns = None, None, []
         if parsed_args.flavor:
             flavor = controller.find_flavor(context, parsed_args.flavor)
+            # What an instance of the flavor asks for; the page shows it.
             request = host_inventory.get_resource_request(flavor)
             # ``units.Units``: the instances of the flavor that fit on hosts.
             units = find_units(self.app, context, flavor, hints={})
@@ -162,6 +163,7 @@ def find_units(app, context, flavor, hints):
     request = requests.build_request(
         context, controller.get_conf(), flavor, hints, image=None)
     found = units.find(scheduler, request)
+    # A doubt is a clause: why nova-scheduler may refuse a host that passes.
     for doubt in scheduler.list_doubts():
         app.LOG.warning('The units may not fit: %s.', doubt)
     return found
@@ -184,6 +186,7 @@ def _select_hosts(app, hosts, parsed_args):
         for host in hosts:
             unknown.difference_update(get_names(host))
         if unknown:
+            # This raises CommandError.
             report.refuse('--' + option, min(unknown),
                           'names of %ss with computes' % option)
         if wanted:

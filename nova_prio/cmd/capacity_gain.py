@@ -117,6 +117,7 @@ class ShowGain(report.Report):
         measured = gain.measure_empty(fleet, hosts, needs)
         units = {}
         for name, numbers in measured.items():
+            # ``now.count`` is how many fit beside the present instances.
             # ``limit`` is the resource of which the host, with mix, has none
             # left first.
             units[name] = {

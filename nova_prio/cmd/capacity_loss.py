@@ -35,6 +35,8 @@ def make_row(loss):
     :param loss: ``admin.fleet.loss.Loss``
     """
     row = [loss.aggregate, loss.host, loss.is_largest]
+    # Class, high, low or ordinary, -> number of guests: those that fit on the
+    # other hosts, and all.
     for name in flavor_cpus.CLASSES:
         row += [loss.fitting[name], loss.guests[name]]
     # What one more host must have for the guests that do not fit, except
@@ -54,6 +56,8 @@ def make_table_row(loss):
     if loss.is_largest:
         host += ' (largest)'
     row = [loss.aggregate, host]
+    # Class, high, low or ordinary, -> number of guests: those that fit on the
+    # other hosts, and all.
     for name in flavor_cpus.CLASSES:
         row.append('%d/%d' % (loss.fitting[name], loss.guests[name]))
     # What one more host must have for the guests that do not fit.

@@ -18,6 +18,8 @@ from nova_prio.virt import driver_alias
 def configure_nova(parsed_args):
     """Configure Nova and its databases; yield an administrator's context.
 
+    Errors in the block of the with statement are reported in the same way.
+
     :raises CommandError: if Nova lacks an interface, or the configuration or a
         database cannot be read
     """
@@ -62,7 +64,7 @@ def configure_nova(parsed_args):
 def report_errors():
     """Raise CommandError for an error of Nova, Placement or this package.
 
-    Its text is one sentence.
+    The text of the CommandError is one sentence. Other errors pass unchanged.
     """
     from nova import exception
 
@@ -73,6 +75,8 @@ def report_errors():
     from nova_prio.placement import authentication
     sentence = '%s.'
     try:
+        # This turns the plain Exception about a missing password into one of
+        # CLIENT_ERRORS.
         with authentication.report_missing_password():
             yield
     except (exception.NovaException, allocations.PlacementRefused,

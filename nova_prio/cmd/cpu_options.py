@@ -41,6 +41,7 @@ def parse_cpus(parsed_args):
     elif not (cpus.dedicated or cpus.shared):
         problem = ('Neither --dedicated nor --shared is given; give one or '
                    'both.')
+    # ``sellable.low`` is how many vCPUs that are not pinned the host may sell.
     elif cpus.mix and cpus.sellable.low < 1:
         problem = ('--ratio is %s, which leaves no sellable low-priority '
                    'vCPU; use a larger ratio, or more CPUs for --shared.'

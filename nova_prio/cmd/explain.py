@@ -80,6 +80,7 @@ class Explain(report.Report):
             allowed = 'names of compute hosts'
             if silent_cells:
                 allowed += ' in cells that answer'
+            # This raises CommandError.
             report.refuse('--host', min(unknown), allowed)
         self.show(parsed_args, COLUMNS, [
             (each.host, each.result, each.reason,

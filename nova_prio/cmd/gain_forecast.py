@@ -128,11 +128,15 @@ def show_cloud(command, context, parsed_args, names):
                 'which is up.')
     fleet = cloud.read_fleet(context, controller.make_placement_client())
     report.warn_of_silent_cells(command.app, fleet.silent_cells)
+    # Name of a host -> HostFit, without the hosts with several compute nodes.
     hosts = fleet.list_empty_hosts(names)
     for name in names:
         if name not in hosts:
+            # This raises CommandError, and so does the call below.
             report.refuse('HOST', name, 'names of hosts with one compute node')
     try:
+        # A list of ``first_fit.Kind``, each a number of equal servers with the
+        # priority that they would have.
         found = servers.read_kinds(fleet, names, parsed_args.low)
     except servers.UnknownLabel as error:
         report.refuse('--low', error, 'all, the names and IDs of flavors, and '
@@ -141,6 +145,7 @@ def show_cloud(command, context, parsed_args, names):
     left_out = planner.find_misfits(groups, found, ratios)
     kinds = planner.grow(
         [kind for kind in found if kind not in left_out], growth)
+    # 'high' and 'low' -> number of vCPUs of these servers.
     vcpus = planner.count_vcpus(kinds)
     total = sum(vcpus.values())
     pinned_percent = round(100 * vcpus[capacity.HIGH] / (total or 1))
@@ -163,7 +168,10 @@ def _parse_percent(text):
 
 
 def _parse_ratios(parsed_args):
-    """Return the ratios to try, a list of Decimal."""
+    """Return the ratios to try, a list of Decimal.
+
+    :raises CommandError: if a ratio is wrong
+    """
     ratios = []
     for text in parsed_args.ratio or _RATIOS:
         # A text that is no number is refused as 0 is.
@@ -213,7 +221,8 @@ def _compare(groups, kinds, pinned_percent, ratios):
 
     :param groups: list of ``first_fit.HostGroup``, numbers of equal hosts
     :param kinds: list of ``first_fit.Kind``, each a number of equal servers
-    :param pinned_percent: the part of their vCPUs that is pinned
+    :param pinned_percent: the part of their vCPUs that is pinned, for the
+        result
     :param ratios: list of Decimal
     :returns: list of ``gain_answers.Comparison``
     """

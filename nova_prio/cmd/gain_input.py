@@ -86,6 +86,7 @@ def _parse_size(key, value):
     """Return the bytes of a size such as 512G.
 
     :param key: key of --host, for the error
+    :raises CommandError: if the text is no such size
     """
     with contextlib.suppress(ValueError):
         if value.endswith(('M', 'G', 'T')) and not value.startswith('-'):

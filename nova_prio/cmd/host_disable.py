@@ -59,6 +59,7 @@ class DisableHost(report.Report):
         changes.confirm(
             self.app, parsed_args, 'Remove co-location from %s?'
             % host_selection.format_names(hosts))
+        # If there are several hosts, Ctrl-C sets this, which ends their waits.
         interrupted = threading.Event()
         remove = functools.partial(
             self._remove, parsed_args, controller.make_placement_client(),
@@ -89,6 +90,7 @@ class DisableHost(report.Report):
         # Read the host and, if it may be changed, disable it for priority
         # instances first.
         removal.refresh(must_disable=not parsed_args.dry_run)
+        # ``remaining`` lists the instances that must leave the host.
         must_wait = removal.remaining and not parsed_args.dry_run
         if is_one_host:
             # UUID of an instance -> name of a host on which it fits.
@@ -175,16 +177,20 @@ def _end(removal, dry_run):
         return host_selection.HostResult(
             MUST_LEAVE, number_left, next_step=text, status=report.FOUND)
     # A nova-compute that still runs with the options of the plan would report
-    # the traits again, so restore them only when it has other options.
+    # the traits again, so restore them only when it has other options. Without
+    # --plan, its driver decides, because its old options are unknown.
     if not removal.has_planned_options:
         return _restore(removal, dry_run)
+    # A dry run has not disabled the host for priority instances, so that such
+    # instances may arrive while the operator restores the options.
     step = 'run this command without --dry-run.'
     if not dry_run:
         step = ('restore the options of nova-compute%s, restart it, and run '
                 'this command again.' % _format_options(removal.plan))
     text = 'No instance has to leave %s. Next: %s' % (host, step)
-    # The allocation of a migration that waits for its confirmation also
-    # counts: its instance is on another host, and a revert needs the CPUs.
+    # The allocations are consumer -> resource class -> amount. That of a
+    # migration that waits for its confirmation also counts: its instance is on
+    # another host, and a revert needs the CPUs.
     if removal.plan is None and any(
             orc.PCPU in resources
             for resources in removal.state.allocations.values()):

@@ -99,6 +99,7 @@ class DrainHost(report.Report):
         if not parsed_args.aggregate:
             for warning in batch.list_warnings(drain):
                 self.app.LOG.warning('%s', warning)
+        # Whether all instances have left, or at least one may leave now.
         has_begun = drain.can_begin()
         problem = ''
         if not has_begun:
@@ -106,6 +107,7 @@ class DrainHost(report.Report):
         elif not parsed_args.dry_run:
             problem = _move(self.app, parsed_args, drain, end)
         rows = list(drain_rows.list_rows(drain))
+        # In a table, the name is beside the UUID in the column "Instance".
         self.show(parsed_args, drain_rows.COLUMNS, rows, 'Instance')
         names = ', '.join(drain.hosts)
         if parsed_args.dry_run:
@@ -153,6 +155,7 @@ def _choose_batch(app, context, parsed_args, drain):
     drain.refresh()
     members = drain.cloud.list_members(aggregate)
     if not members:
+        # This raises CommandError.
         report.refuse('--aggregate', aggregate,
                       'names of host aggregates with hosts')
     # Names of the hosts that "host drain" has disabled, and that "host return"
@@ -232,7 +235,7 @@ def _move(app, parsed_args, drain, end):
 
 
 def _run(app, drain, nova, end, concurrency):
-    """Move the instances; an interrupt ends this.
+    """Move the instances; Ctrl-C ends this, but not the running moves.
 
     :param end: time of ``time.monotonic`` after which no move starts
     :returns: why instances are left, a sentence, or ''
@@ -261,7 +264,8 @@ def _conclude_dry_run(names, rows):
     """Return the exit status and the last line of a plan.
 
     :param names: text with the names of the hosts
-    :param rows: list of ``drain_rows.DrainRow``
+    :param rows: list of ``drain_rows.DrainRow``, one for each instance that
+        must leave
     """
     from nova_prio.admin.moves import drain_rows
     planned = sum(row.state == drain_rows.PLANNED for row in rows)
@@ -296,6 +300,7 @@ def _append_done(path, hosts):
 
     :raises CommandError: if the file cannot be written
     """
+    # The first context raises CommandError for an error of the file.
     with output_file.report_errors('--done', path), open(path, 'a+') as lines:
         lines.seek(0)
         text = lines.read()

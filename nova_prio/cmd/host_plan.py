@@ -84,6 +84,9 @@ class PlanHost(report.Report):
     def _show_plan(self, parsed_args, planned_cpus, placement, context):
         """List the plan of one host; return the exit status.
 
+        A PlanRow is a line of the plan: what it is about (``part`` and
+        ``name``), the present and the planned value, and a remedy or ''.
+
         :param planned_cpus: ``capacity.HostCPUs``
         :param placement: SchedulerReportClient, or None without databases
         """
@@ -134,6 +137,10 @@ class PlanHost(report.Report):
         """Write the plan of a host, if it is ready; return its HostResult.
 
         If the file exists, compare its options with the planned ones instead.
+
+        :param planned_cpus: ``capacity.HostCPUs``
+        :param directory: where the plan of each host is a file
+        :param placement: SchedulerReportClient, or None without databases
         """
         from nova_prio.admin.host import plan_format
         path = plan_format.get_path(directory, host)
@@ -142,6 +149,7 @@ class PlanHost(report.Report):
         rows, names = _read_rows(
             placement, context, host, planned_cpus, must_know_cpus=True)
         result = _append_steps(rows, host, planned_cpus)
+        # No problem must be solved before the first step.
         if result.status == report.CLEAN:
             columns, shown = _format_rows(rows, names)
             text = io.StringIO()

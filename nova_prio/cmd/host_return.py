@@ -60,6 +60,7 @@ class ReturnHost(report.Report):
         rows, states, differing = [], set(), []
         for host in services:
             is_silent = host in silent
+            # A VerifyLine for each value that differs or cannot be read.
             lines = readiness.find_differences(
                 context, placement, host, is_silent)
             for line in lines:

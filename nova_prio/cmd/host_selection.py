@@ -136,6 +136,7 @@ def select_hosts(app, context, parsed_args):
     else:
         names = parsed_args.hosts
         if len(names) > 1:
+            # This raises HostMappingNotFound for an unknown host.
             for name in names:
                 objects.HostMapping.get_by_host(context, name)
     return list(dict.fromkeys(names))

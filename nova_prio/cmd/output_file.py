@@ -25,7 +25,7 @@ def write(option, path, text):
         with report_errors(option, path), open(target, 'wb') as file:
             file.write(text)
         return
-    # A rename is atomic in one directory only.
+    # A rename is atomic in one directory only, so write beside the file first.
     temporary = '%s.%d' % (target, os.getpid())
     with report_errors(option, path), contextlib.ExitStack() as on_error:
         # The module tempfile would make a file that other users cannot read.
@@ -40,6 +40,8 @@ def write(option, path, text):
 @contextlib.contextmanager
 def report_errors(option, path, problem='cannot be written'):
     """Raise CommandError for an error of a file or a directory.
+
+    Other errors of the block pass unchanged.
 
     :param option: name of the option with the path, such as '--output-dir'
     :param problem: what cannot be done with the path

@@ -38,8 +38,8 @@ class Checks(upgradecheck.UpgradeCommands):
         """Prepare the checks.
 
         :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-        :param host_arguments: tuple, arguments of the program nova-prio-host,
-            which one of the checks runs to check the cgroups of this host
+        :param host_arguments: tuple, arguments of the program nova-prio-host.
+            The check of the cgroups of this host runs this program.
         """
         checks = upgrade_checks.list_checks(host_arguments)
         self._upgrade_checks = []
@@ -94,7 +94,9 @@ def main():
             conf, 'nova', Checks(conf), sys.argv[1:],
             default_config_files=files)
     except config_files.ERRORS as error:
-        # oslo.config has not read the arguments: find the files for the text.
+        # A decoding error does not name its file, and oslo.config has not kept
+        # the arguments. Read --config-file and --config-dir from them here:
+        # the text names the file among theirs that cannot be decoded.
         parser = argparse.ArgumentParser(add_help=False)
         config_files.add_options(parser)
         options = parser.parse_known_args()[0].config_options

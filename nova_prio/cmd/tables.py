@@ -133,8 +133,9 @@ def format_table(columns, rows, width=WIDTH, paint=colors.leave):
     drawn_rows = []
     for row in texts:
         cells = [_wrap(text, width) for text, width in zip(row, widths)]
-        # The first column has names, which must not be taken for states: only
-        # the others have colors.
+        # The whole text of a cell decides the color of its wrapped lines. The
+        # first column has names, which must not be taken for states: only the
+        # others have colors.
         for number, text in enumerate(row[1:], start=1):
             cells[number] = _paint(cells[number], text, paint)
         drawn_rows.append(cells)
@@ -191,6 +192,8 @@ def _wrap(text, width):
 
 def _paint(lines, text, paint):
     """Return the lines of a cell in its color.
+
+    A line may be only a part of the text, so it cannot decide the color.
 
     :param lines: list, the text of the cell after it is wrapped
     :param text: the whole text of the cell, which decides the color

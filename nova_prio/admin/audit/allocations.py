@@ -165,8 +165,9 @@ def _find_fault(view: host_view.HostView, client: report.SchedulerReportClient,
     if idle_instance is None:
         return None
     # During a move, the migration has the allocations of the instance at the
-    # source host. If the move fails, Nova still has to move them back. It
-    # cannot if the audit changes other allocations of the instance first.
+    # source host. If the move fails, Nova still has to move them back. If the
+    # audit changed allocations of the instance before that, Placement would
+    # refuse this write of Nova, and the migration would keep them for good.
     if allocations.migration_has_allocations(idle_instance, client):
         return None
     has_no_host = idle_instance.host is None
@@ -197,13 +198,13 @@ def _find_migration_fault(
         return _LEFT_OVER
     idle_instance = migration_states.get_if_idle(
         instance._context, instance.uuid)
-    # Nova may still work on the migration, or the audit must first end it, for
-    # which it needs the allocations.
+    # Nova may still work on the migration. Or the audit must end the migration
+    # first, and moves or deletes its allocations then.
     if (migration_states.is_open(migration) or idle_instance is None or
             migrations.needs_allocations(instance, migration)):
         return None
     # After a failed move, the instance is still on the source host: the repair
-    # gives it the allocations back that the migration had meanwhile.
+    # gives the instance back the allocations that its migration has.
     if migration_states.has_stayed(instance, migration):
         return _LEFT_OVER._replace(owner=instance.uuid)
     return _LEFT_OVER

@@ -130,6 +130,8 @@ def find_pins_outside(
     """Yield (UUID, text) for each instance with a CPU that is not dedicated.
 
     :param pins: UUID of an instance -> CPUs to which the instance is pinned
+    :param dedicated: the dedicated CPUs of the host
+    :returns: iterator; a text names the CPUs, such as "CPUs 2-3"
     """
     for uuid, cpus in pins.items():
         outside = cpus - dedicated
@@ -141,6 +143,8 @@ def find_pin_conflicts(
         pins: abc.Mapping[str, abc.Set[int]],
 ) -> abc.Iterator[tuple[str, str]]:
     """Yield (UUID, text) for each instance with a CPU of another instance.
+
+    The text has all such CPUs, and the UUIDs of the other instances.
 
     :param pins: UUID of an instance -> CPUs to which the instance is pinned
     """

@@ -62,6 +62,7 @@ class GuestHost(typing.NamedTuple):
             cpus = [int(cpu.get('id')) for cpu in cell.iter('cpu')]
             cells.append(frozenset(cpus))
         # The checks of guests need no allocation ratio, so any value will do.
+        # With mix, low-priority guests also float on the dedicated CPUs.
         host_cpus = capacity.HostCPUs(
             dedicated, shared, ratio=capacity.parse_ratio(1),
             mix=conf.cpu_priority_mix_enable)
@@ -100,6 +101,8 @@ def check(host: GuestHost, guests: abc.Collection[guest_xml.Guest],
     """
     instances = {}
     if view:
+        # The consumers are the UUIDs of the instances on the host, and of
+        # those that move from or to it.
         for guest in guests:
             if guest.uuid not in view.consumers:
                 yield finding.Finding(

@@ -220,6 +220,8 @@ def read_host(
     # These are neither being changed nor moved.
     at_rest = [instance for instance in instances
                if instance.task_state is None and instance.uuid not in moving]
+    # The UUIDs for which Nova may have allocations at the host: those of the
+    # migrations, of their instances, and of the instances on the host.
     consumers = moving.union(each.uuid for each in migrations + instances)
     return HostView(
         node=node, cell=host.cell, service=host.service,

@@ -55,6 +55,7 @@ def check(view: host_view.HostView) -> finding.Findings:
     for row in capacity.find_oversold_rows(report.sellable, report.used):
         oversold.append('%s: %d of %d sold' % (
             row, getattr(report.used, row), getattr(report.sellable, row)))
+    # The memory outside of huge pages, None unless it is a limit of its own.
     small = report.small_pages
     if small is not None and small.free_mb < 0:
         oversold.append('small pages: %d MB too many sold' % -small.free_mb)
@@ -76,8 +77,9 @@ def check(view: host_view.HostView) -> finding.Findings:
 def _check_traits(view: host_view.HostView) -> finding.Findings:
     """Yield a finding if Placement has other traits than expected.
 
-    Compare only traits of this package. A host without a report must have none
-    of them. A report decides which traits of priority CPUs the host must have.
+    Compare only traits of this package. A host without a report runs another
+    driver, and must have none of them. A report decides which traits of
+    priority CPUs the host must have.
     """
     traits = set(view.traits)
     expected: set[str] = set()
@@ -85,7 +87,7 @@ def _check_traits(view: host_view.HostView) -> finding.Findings:
     if view.report:
         compared = _TRAITS
         # The command "nova-prio host disable" sets this trait, and the audit
-        # must leave it.
+        # must leave it as it is.
         is_disabled = prio_traits.CPU_PRIORITY_DISABLED in traits
         expected = set(
             prio_traits.list_for_host(view.report.mix, is_disabled))
@@ -159,6 +161,7 @@ def _build_expected_inventories(
     # the host from overcommitting memory.
     if cpus.mix and orc.MEMORY_MB in view.inventories:
         of_nova[orc.MEMORY_MB] = view.inventories[orc.MEMORY_MB]
+    # The usage counts too: the inventory of VCPU must cover what is in use.
     return inventory.build_priority_inventories(of_nova, cpus, view.usage)
 
 
@@ -166,6 +169,8 @@ def _check_report(
         view: host_view.HostView,
         report: capacity_report.CapacityReport) -> finding.Findings:
     """Yield a finding if the report differs from instances or Placement.
+
+    nova-compute writes the report of a host in each periodic update.
 
     The used vCPUs are three numbers: high is the dedicated CPUs that are
     pinned, low the vCPUs that are not, ordinary those of them without low

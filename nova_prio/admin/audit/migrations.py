@@ -58,7 +58,11 @@ _CONFIRMING_SECONDS = 3600
 
 
 def check(view: host_view.HostView) -> finding.Findings:
-    """Yield a finding for each unfinished migration of a host."""
+    """Yield a finding for each unfinished migration of a host.
+
+    Such a migration is open, but no service works on it. Or it has failed, but
+    the instance still has its claim, the CPUs on the destination.
+    """
     candidates = list(view.migrations)
     # These instances have no task and no open migration.
     for instance in view.instances_at_rest:
@@ -106,10 +110,11 @@ def check(view: host_view.HostView) -> finding.Findings:
 
 def needs_allocations(instance: objects.Instance,
                       migration: objects.Migration) -> bool:
-    """Return whether an ended migration must keep its allocations.
+    """Return whether a migration that is not open still needs allocations.
 
-    It must until the audit ends it, if the instance still has the claim of
-    this migration, or if Nova must still confirm or revert the move.
+    It does if the instance still has the claim of this migration, or if Nova
+    must still confirm or revert the move. The audit ends such a migration,
+    which also moves or deletes its allocations.
     """
     if _keeps_claim(instance, migration):
         return True
@@ -192,8 +197,8 @@ def _choose_status_after_arrival(instance: objects.Instance,
                                  migration: objects.Migration) -> str | None:
     """Return the status with which Nova must end a cold move, or None.
 
-    Nova must confirm or revert a move whose disk has arrived at the
-    destination.
+    A cold move is a resize or a cold migration. Nova must confirm or revert a
+    move whose disk has arrived at the destination.
 
     :returns: 'confirmed', 'reverted', or 'finished' to wait for the
         confirmation; None if the disk has not arrived, or the audit must not
@@ -213,6 +218,7 @@ def _choose_status_after_arrival(instance: objects.Instance,
         is_stuck = timeutils.is_older_than(
             migration.updated_at or migration.created_at, _CONFIRMING_SECONDS)
     elif migration.status == 'reverted':
+        # Nova sets this status before the source takes the instance back.
         is_stuck = migration_states.is_unfinished_revert(instance, migration)
     if not is_stuck:
         return None
@@ -284,9 +290,11 @@ def _end_after_arrival(
     """Let Nova end a cold move whose disk is on the destination.
 
     :param status: 'confirmed' or 'reverted', which nova-compute sets when it
-        has done so; or 'finished', which the migration has already
+        has confirmed or reverted the move; or 'finished', which the migration
+        has already
+    :raises nova_prio.placement.allocations.PlacementRefused: if Nova refuses
     """
-    # They take a long time to import, and are rarely needed.
+    # These modules take a long time to import, and are rarely needed.
     from nova.compute import api
     from nova.compute import manager
     old_status, old_vm_state = migration.status, instance.vm_state
@@ -311,6 +319,7 @@ def _end_after_arrival(
             migration.save()
             api.API().revert_resize(context, instance)
     except Exception as error:
+        # With its old status, the next audit finds the migration again.
         if migration.status != old_status:
             migration.status = old_status
             migration.save()

@@ -52,8 +52,9 @@ def find_conflicts(
     does not await its confirmation.
 
     :param host: name of the host
-    :param instances: those on the host, and the result of
-        ``_read_resized_away``; with NUMA topology and migration context
+    :param instances: those on the host, and those that a resize has moved
+        away and that await its confirmation; with NUMA topology and migration
+        context
     :param migrations: the open migrations from and to the host
     """
     moving = {migration.instance_uuid for migration in migrations
@@ -122,6 +123,7 @@ def check(view: host_view.HostView) -> finding.Findings:
     A PinConflict is two instances whose records have the same dedicated CPU.
     ``compute`` of a finding has the CPUs in these records.
     """
+    # Until the confirmation, these instances still have CPUs of this host.
     resized_away = _read_resized_away(
         view.context, view.instances, view.migrations)
     for conflict in find_conflicts(
@@ -181,6 +183,8 @@ def _read_conflicts_once(context: nova_context.RequestContext,
                          node: objects.ComputeNode) -> list[PinConflict]:
     """Return each PinConflict of a host.
 
+    A PinConflict is two instances whose records have the same dedicated CPU.
+
     :param context: targets the cell of the host
     """
     migrations = list(objects.MigrationList.get_in_progress_by_host_and_node(
@@ -188,6 +192,8 @@ def _read_conflicts_once(context: nova_context.RequestContext,
     instances = list(objects.InstanceList.get_by_host_and_node(
         context, node.host, node.hypervisor_hostname,
         expected_attrs=_ATTRIBUTES))
+    # These await the confirmation of a resize to another host, and still have
+    # CPUs of this one.
     resized_away = _read_resized_away(context, instances, migrations)
     return list(find_conflicts(
         node.host, instances + resized_away, migrations))

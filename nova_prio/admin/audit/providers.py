@@ -35,6 +35,7 @@ class Providers:
                  aggregates: abc.Iterable[objects.Aggregate]) -> None:
         """Read Placement.
 
+        :param aggregates: the host aggregates that the audit compares
         :raises nova_prio.placement.allocations.PlacementRefused: if Placement
             cannot be read
         """

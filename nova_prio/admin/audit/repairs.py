@@ -65,7 +65,7 @@ def remove_allocations(
     :param fault: the fault that the audit found: why the consumer must not
         have the allocations
     :param find_fault: function of ``view``, ``client`` and ``uuid`` that
-        returns the present fault
+        returns the present fault, or None
     """
     host = view.node.uuid
     present = client.get_allocs_for_consumer(context, uuid)
@@ -87,6 +87,7 @@ def remove_allocations(
         for provider in client.get_providers_in_tree(context, host):
             kept.pop(provider['uuid'], None)
     wanted = present | {'allocations': kept}
+    # The result is False if another client has changed the allocations.
     if not allocations.write(
             context, client, '/allocations/' + uuid, present, wanted):
         raise allocations.PlacementRefused(
@@ -99,6 +100,8 @@ def replace_provider_data(
         context: nova_context.RequestContext,
         client: report.SchedulerReportClient) -> None:
     """Replace the 'inventories', 'traits' or 'aggregates' of a host.
+
+    Refuse if the data in Placement are not those that the audit read.
 
     :param kind: which of the three
     :param read: the data that the audit read
@@ -114,5 +117,6 @@ def replace_provider_data(
                 'The %s of the host have changed since they were read' % kind)
         return wanted
 
+    # This reads the present data, and writes what ``change`` returns for them.
     allocations.update_provider(
         context, client, view.node.uuid, kind, change)

@@ -95,8 +95,9 @@ class CloudAudit:
                 for context, host in nodes:
                     yield self._audit_host(context, host)
             return
-        # If Placement does not answer, go on without the index: each host is
-        # then read by itself, and its finding has the error.
+        # The index has the traits and aggregates of all hosts. If Placement
+        # does not answer, go on without it: each host is then read by itself,
+        # and its finding has the error.
         with contextlib.suppress(*_ERRORS):
             self._index = providers.Providers(
                 self._client, self._read_aggregates(self._context))
@@ -121,6 +122,8 @@ class CloudAudit:
         threads, for some hosts while the caller audits an earlier one.
 
         :param hosts: the hosts, each with a context that targets its cell
+        :returns: iterator of (context, host, future of the inventories and
+            allocations at the host)
         """
         # The hosts for which Placement was asked, with futures of its answers.
         asked: collections.deque[tuple[
@@ -196,6 +199,7 @@ class CloudAudit:
             view, self._read_aggregates(self._context))
         findings += migrations.check(view)
         findings += allocations.check(view, self._client)
+        # The guests of other hosts cannot be read from here.
         if host.name == self._local_host:
             guest_host, running = self._read_guests()
             findings += guests.check(guest_host, running, view)
@@ -220,12 +224,15 @@ class CloudAudit:
     def summarize(self, view: host_view.HostView) -> finding.Finding:
         """Return the totals of a host in each source, as a Finding.
 
+        The Finding has no kind, because the totals are no difference.
+
         The totals are those of VCPU, PCPU, MEMORY_MB and DISK_GB, which the
         flavors decide; used vCPUs in the report of nova-compute; and vCPUs of
         guests in libvirt.
         """
         expected: collections.Counter[str] = collections.Counter()
         present: collections.Counter[str] = collections.Counter()
+        # The allocation of such an instance has no root disk.
         volume_backed = prio_allocations.find_volume_backed(
             view.context, view.instances)
         for instance in view.instances:

@@ -38,6 +38,7 @@ def choose_batch(drain: drain_module.Drain, aggregate: str,
     :param number: maximum number of hosts
     :returns: why the hosts are fewer than wanted, a sentence, or ''
     """
+    # The hosts with their instances, in the form of the planner.
     fleet = drain.cloud.make_fleet()
     members = drain.cloud.list_members(aggregate)
     waiting = sorted(

@@ -134,6 +134,8 @@ class Drain:
             for uuid, each in given.items()}
         while True:
             attempt = self.cloud._replace(instances=tuple(instances.values()))
+            # Nova live-migrates no instance to a host with an older or another
+            # hypervisor: add_not_live adds these hosts to the refused ones.
             plan = planner.plan_drain(
                 attempt.make_fleet(refused=attempt.add_not_live(refused)),
                 self.hosts)
@@ -228,12 +230,14 @@ class Drain:
         """Return the stages of the drain in their order.
 
         First, Nova chooses the destinations. But if little room is left, its
-        choice for one instance may leave none for another. If it would do so
-        for an instance that the plan moves, the planned moves come first.
+        choice for one instance may leave no room for another. If that would
+        happen to an instance that the plan moves, the planned moves, which
+        name their destinations, come first.
         """
         planned = {move.uuid for move in self.plan.moves if move.destination}
         usable = {each.uuid: self._list_usable(each)
                   for each in self.list_guests() if each.uuid in planned}
+        # This returns UUID -> host without the instances that do not fit.
         if len(self.verdicts.place_all(usable)) == len(usable):
             return STAGES
         return PLANNED, DIRECT, COLD, SHELVE
@@ -326,6 +330,6 @@ def _add_way(possible: frozenset[str], ways: frozenset[str]) -> frozenset[str]:
     """
     for way in OPTIONAL_WAYS:
         if way in possible and way not in ways:
-            # An instance that cannot be live-migrated is not tried again.
+            # Leave out the live migration, by which it fits nowhere.
             return ways.difference([planner_fleet.LIVE]).union([way])
     return ways

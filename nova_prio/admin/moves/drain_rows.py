@@ -99,7 +99,9 @@ def _describe_last(drain: drain_module.Drain,
                    instance: planner_fleet.Instance) -> str:
     """Return why the last move of an instance did not succeed, or ''.
 
-    ``drain.moves`` is UUID of an instance -> its moves up to now.
+    ``drain.moves`` is UUID of an instance -> its moves up to now. A move is
+    skipped if its instance was deleted or is being changed, and stuck if the
+    nova-compute of one of its hosts is down.
     """
     moves = drain.moves.get(instance.uuid)
     if moves and moves[-1].state in (one_move.SKIPPED, one_move.STUCK):
@@ -172,6 +174,7 @@ def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
     refusal = _describe_refusals(drain, instance)
     if details.vm_state == vm_states.SHELVED:
         reason = 'is shelved: only --allow shelve removes it from the host'
+    # Why the instance is not moved in any way, such as a lock, or ''.
     elif details.obstacle:
         reason = details.obstacle
     elif details.vm_state == vm_states.SUSPENDED:

@@ -111,7 +111,7 @@ class DrainRun:
 
     def _ask(self, uuid: str, request: abc.Callable[[str], None],
              action: str) -> None:
-        """Send a request about an instance, unless Nova has answered it.
+        """Send a request about an instance, unless Nova has answered one.
 
         Tell the observer the answer. A refusal raises no error.
 
@@ -166,6 +166,8 @@ class DrainRun:
     def _wait_for_change(self, before: dict[str, str | None]) -> bool:
         """Wait while Nova works; return whether an instance has changed.
 
+        It has if its task is another one, or if it has left or arrived.
+
         :param before: earlier result of :meth:`_get_tasks`
         """
         while self._get_tasks() == before:
@@ -183,6 +185,7 @@ class DrainRun:
         Nova to confirm a cold migration. It does not ask again after a
         refusal.
         """
+        # Read again which hosts are up.
         self.servers.forget_services()
         cloud = self.drain.cloud
         # The instances with moves from the hosts, and with moves to them. The
@@ -201,6 +204,7 @@ class DrainRun:
         except nova_client.APIUnavailable:
             # It is not known which hosts are up: wait until the API answers.
             return True
+        # ``_busy`` is the result of the last call. Tell the observer once.
         has_new_task = bool(busy - self._busy)
         if has_new_task:
             names = [cloud.format_instance(uuid) for uuid in sorted(busy)]

@@ -126,6 +126,7 @@ class Execution:
         :raises APIRefused: if the credentials do not allow a move
         """
         while True:
+            # Read again which hosts are up.
             self._servers.forget_services()
             for each in self.moves:
                 if each.state == one_move.RUNNING:

@@ -137,7 +137,11 @@ class OneMove:
                 raise
 
     def follow(self) -> None:
-        """Read the server, and end the move if Nova has ended it."""
+        """Read the server, and end the move if Nova has ended it.
+
+        If a nova-compute of the move is down, Nova never ends the move:
+        ``_end_if_down`` sets its state to STUCK then.
+        """
         server = self._read()
         if server is None:
             # The server is deleted, and _read has ended the move.
@@ -198,11 +202,13 @@ class OneMove:
     def _finish(self, request: abc.Callable[[str], None]) -> None:
         """Send the request by which an accepted move ends, once.
 
-        If Nova refuses it, the next call sends it again.
+        If Nova refuses it, the next call sends it again. If a nova-compute of
+        the move is down, set the state of the move to STUCK instead.
 
         :param request: function that sends it, called with the UUID
         """
         self._end_if_down()
+        # The request was sent already, or the line above has ended the move.
         if self._is_finishing or self.state != RUNNING:
             return
         try:
@@ -215,7 +221,11 @@ class OneMove:
                 raise
 
     def _end_if_down(self) -> None:
-        """End the move if one of its hosts is down: Nova would never do it."""
+        """Set the state STUCK if the nova-compute of one of the hosts is down.
+
+        The hosts are the source and the destination. Nova would never end the
+        move.
+        """
         destination = self.move.destination
         if self._has_open_destination and (
                 self.servers.is_migrating(self.move.uuid)):
@@ -226,7 +236,10 @@ class OneMove:
                 self._end(STUCK, _describe_down(host))
 
     def _end_elsewhere(self, server: servers_module.ServerState) -> None:
-        """End the move of a server that has left its source host."""
+        """End the move of a server that has left its source host.
+
+        The move is done, unless the server is on another host than planned.
+        """
         if self._has_open_destination and server.host is not None:
             self.move = self.move._replace(destination=server.host)
         if server.host == self.move.destination:

@@ -93,7 +93,8 @@ class RoomPlan:
         instances fit on a host after the moves than planned, only those that
         fit there without moves are counted.
         """
-        # For each host, whether it fits now, or may fit after moves.
+        # The judge runs the code of nova-scheduler. For each host, its answer
+        # tells whether a new instance fits now, or may fit after moves.
         wanted = verdicts.judge.decide(
             self._make_request(), before_moves=True)
         # Name of a host that the plan must not use -> why it does not fit.
@@ -101,7 +102,8 @@ class RoomPlan:
                   if not answer.may_fit_after_moves}
         # Name of such a host -> number of new instances that it takes now.
         now: collections.Counter[str] = collections.Counter()
-        # Those that fit now on each host alone, if they were counted.
+        # How many new instances fit now on each host, without moves. None
+        # until the first host needs it, because it takes time to find.
         fitting: units.Units | None = None
         refused = self.cloud.add_not_live(self._refused)
         while True:
@@ -121,7 +123,8 @@ class RoomPlan:
             closed[host] = obstacle.answer
             if fitting is None:
                 fitting = units.find(verdicts.judge, self._make_request())
-            # Without moves, not all new instances fit: leave one to plan.
+            # How many new instances fit on this host now. Without moves, not
+            # all of them fit: leave at least one to plan.
             number = min(fitting.count([host]), missing - 1)
             if number:
                 now[host] = number
@@ -154,6 +157,7 @@ class RoomPlan:
         needs = guests.make_needs(embedded, topology, is_volume_backed=False,
                                   aggregates=aggregates)
         needs = dataclasses.replace(needs, is_new=True, refused_hosts=closed)
+        # A new instance has no UUID: the text stands for one.
         wanted = planner_fleet.Instance('wanted', needs)
         instances = [_limit_shelving(each) for each in self.cloud.instances]
         cloud = self.cloud._replace(instances=tuple(instances))

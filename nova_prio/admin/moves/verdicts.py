@@ -116,6 +116,8 @@ class Verdicts:
             if move.way == planner_fleet.EVACUATE:
                 # The source host is lost, so nothing becomes free there.
                 continue
+            # Free the room of the instance on the copy of its host, if it is
+            # still there.
             instance = requests.read_instance(self._context, move.uuid)
             if instance is not None and instance.host == move.source:
                 world.depart(instance)
@@ -137,7 +139,7 @@ class Verdicts:
         :returns: whether a move of the plan has a refused destination
         """
         has_refused = False
-        # First add the hosts that would not fit even without other instances.
+        # First add the hosts that no moves of other instances make fit.
         for move in plan.moves:
             if move.destination:
                 hosts = refused.get(move.uuid, frozenset()).union(
@@ -209,6 +211,7 @@ class Verdicts:
         for state in decision.passing:
             name = self.judge.get_name(state)
             if name != self._hosts[uuid]:
+                # None if no earlier move has used the host.
                 changed = world and world.get_changed(name)
                 passing.append(changed or state)
         if not passing:
