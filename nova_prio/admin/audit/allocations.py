@@ -79,6 +79,7 @@ def _check_instances(
         the UUIDs of these providers; ``classes`` are the resource classes that
         Placement offers for the host
     """
+    # An allocation has drifted if it is not the expected one.
     for instance, expected in allocations.find_drifted(
             view.context, view.instances_at_rest, view.total_allocations,
             view.classes):

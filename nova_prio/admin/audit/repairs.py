@@ -70,6 +70,7 @@ def remove_allocations(
     host = view.node.uuid
     present = client.get_allocs_for_consumer(context, uuid)
     resources = present['allocations'].get(host, {}).get('resources')
+    # In the view, the allocations are those that the audit read.
     if (resources != view.allocations[uuid] or
             find_fault(view, client, uuid) != fault):
         raise allocations.PlacementRefused(

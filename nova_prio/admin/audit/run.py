@@ -105,6 +105,7 @@ class CloudAudit:
             if cell.is_cell0():
                 continue
             try:
+                # ``amounts`` is a future: what Placement has of the host.
                 for context, host, amounts in self._read_ahead(
                         host_view.list_hosts(self._context, cell)):
                     yield self._audit_host(context, host, amounts)

@@ -125,6 +125,7 @@ class DrainRun:
         outcome = 'done'
         try:
             request(uuid)
+            # The run waits until Nova has ended this move, or the timeout.
             self._leaving.add(uuid)
         except nova_client.APIRefused as error:
             has_left = False
