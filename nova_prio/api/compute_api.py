@@ -151,8 +151,9 @@ class PriorityAPI(api.API):
                      **kwargs):
         """Migrate live, but do not force an instance with a priority.
 
-        With ``force``, Nova would bypass the scheduler. A request for it is
-        refused.
+        With ``force``, Nova would bypass the scheduler. For an instance with a
+        priority, true is refused, and no value becomes false if the request
+        names a host.
         """
         if CONF.nova_prio.enabled:
             with _log_errors_unless_priority(instance.flavor):
@@ -165,8 +166,9 @@ class PriorityAPI(api.API):
                  admin_password=None, force=None, *args, **kwargs):
         """Evacuate, but do not force an instance with a priority.
 
-        With ``force``, Nova would bypass the scheduler. A request for it is
-        refused.
+        With ``force``, Nova would bypass the scheduler. For an instance with a
+        priority, true is refused, and no value becomes false if the request
+        names a host.
         """
         if CONF.nova_prio.enabled:
             with _log_errors_unless_priority(instance.flavor):

@@ -23,7 +23,8 @@ def find_warnings(conf):
     if conf.quota.driver != _UNIFIED_LIMITS:
         return []
     try:
-        # A missing password is one of the errors below.
+        # If the password is missing, the context raises an error that is
+        # caught below.
         with authentication.report_missing_password():
             registered = _list_registered_limits(conf)
     except (ksa_exceptions.ClientException, sdk_exceptions.SDKException,

@@ -158,7 +158,8 @@ def get_mixed_policy_specs(flavor, image_meta):
     specs = mixed_cpus.fold_to_mixed_policy(extra_specs, any_mask)
     topology = hardware.numa_get_constraints(
         copy_flavor(flavor, specs), image_meta)
-    # The set of vCPUs of each node.
+    # The set of vCPUs of each node. A guest with the mixed policy always has a
+    # topology.
     nodes = [cell.total_cpus for cell in topology.cells]
     dedicated_vcpus = mixed_cpus.choose_dedicated_vcpus(
         nodes, dedicated_count)

@@ -56,6 +56,7 @@ def fold_resize(vcpus, extra_specs, current):
     value = extra_specs.get(flavor_specs.EXTRA_SPEC)
     _check_value(value)
     if flavor_specs.SOURCE not in current:
+        # The instance was created without the hint.
         return _write_priority(vcpus, extra_specs, value)
     if flavor_specs.is_from_hint(current):
         hint = flavor_specs.get_priority(current)
@@ -68,6 +69,7 @@ def fold_resize(vcpus, extra_specs, current):
                     hint))
         source = 'flavor' if value else 'hint'
         return _write_priority(vcpus, extra_specs, hint, source=source)
+    # The instance was created with the hint, but a later flavor has decided.
     written = _write_priority(vcpus, extra_specs, value)
     if written is None:
         written = dict(extra_specs)
@@ -92,6 +94,7 @@ def check_image(extra_specs, properties):
         allowed = ('mixed',)
     else:
         # With 'dedicated' in the flavor, Nova ignores the policy of the image.
+        # 'shared' is refused nevertheless: it asks for vCPUs without pinning.
         # Without a policy in the flavor, the image sets it.
         allowed = ('dedicated', 'mixed')
     if image_policy not in allowed:

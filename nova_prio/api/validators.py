@@ -41,7 +41,8 @@ def register():
     options = hooks.register_options()
     level = std_logging.INFO
     # oslo.config adds this option when Nova reads its configuration files. If
-    # Nova has not read them yet, read them here.
+    # Nova has not read them yet, read them here, unless a command of this
+    # package has already set ``enabled`` to true.
     if 'config_file' not in options and not options.nova_prio.enabled:
         options = _read_options()
         # Nova sets up its log later. Until then, Python writes warnings, and

@@ -76,7 +76,9 @@ def find_refusals(
     Call this for priority instances, and on a mix host for all instances. The
     low-priority instances of a mix host may also run on its dedicated CPUs. A
     row is a number of vCPUs that a host may sell
-    (:mod:`nova_prio.model.capacity`).
+    (:mod:`nova_prio.model.capacity`). Floating CPUs are those where
+    low-priority instances may run. A partition is the cgroup of all guests of
+    one priority.
 
     :param remaining: remaining vCPUs of each row of the host
     :param free_memory_mb: memory of the host that no instance has, in MB;
@@ -120,6 +122,7 @@ def find_refusals(
         values: tuple[str | int, ...] = (
             available, getattr(host.sellable, row), needed)
         if row == capacity.HIGH:
+            # Only the text of this reason has a fourth value.
             values += (_describe_blocked(host),)
         yield Refusal('%s_capacity' % row, values, needed=needed,
                       available=available)

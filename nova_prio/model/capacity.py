@@ -175,9 +175,11 @@ def calculate_remaining(sellable: Rows, used: Rows) -> Rows:
 def calculate_left(sellable: Rows, used: Rows) -> Rows:
     """Return the vCPUs that new instances of each class can have, as Rows.
 
-    A row is a number of vCPUs that a host may sell. High and low priority use
-    the row of their name. The vCPUs of an ordinary instance count in the low
-    and in the ordinary row, so it can have the smaller remainder of the two.
+    A row is a number of vCPUs that a host may sell. The high row limits pinned
+    vCPUs, the low row all shared vCPUs, and the ordinary row the shared vCPUs
+    of instances without low priority. The vCPUs of an ordinary instance count
+    in the low and in the ordinary row, so it can have the smaller remainder of
+    the two.
     """
     remaining = calculate_remaining(sellable, used)
     return remaining._replace(

@@ -40,6 +40,7 @@ def add_policy(extra_specs: abc.Mapping[str, str]) -> dict[str, str]:
         # a policy beside them.
         return specs
     priority = specs.get(flavor_specs.EXTRA_SPEC)
+    # If a flavor requests PCPU alone, Nova pins all vCPUs without a policy.
     requests_pcpu = bool(flavor_specs.select_pinning_requests(specs, 'PCPU'))
     if priority == capacity.LOW:
         specs.setdefault(flavor_specs.CPU_POLICY, 'shared')

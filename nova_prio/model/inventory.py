@@ -47,7 +47,8 @@ def build_priority_inventories(
         vcpu = dict(nova_inventories[orc.VCPU])
         if cpus.mix:
             # Placement sells (total - reserved) times the ratio. This must
-            # be at least what the host may sell, and what it has sold.
+            # be at least what the host may sell, and what it has sold. The
+            # number ``low`` limits all vCPUs that are not pinned.
             vcpus_to_admit = max(cpus.sellable.low, totals.vcpu)
             unreserved = capacity.calculate_placement_units(
                 cpus.ratio, vcpus_to_admit)

@@ -148,8 +148,9 @@ class Leases:
     def begin_free(self, uuid: str, cpus: frozenset[int]) -> None:
         """Lease to an instance those of some CPUs that no instance has.
 
-        They become a LeaseSet without topology and usage, like a set that was
-        read from a guest.
+        They become a further LeaseSet of the instance, beside those that it
+        has. This set has no topology and no usage, like a set that was read
+        from a guest.
 
         :param cpus: numbers of the CPUs; this or other instances may have some
         """

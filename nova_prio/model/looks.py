@@ -12,7 +12,9 @@ LOOK_SECONDS = 30
 
 
 def is_second(first: float | None, now: float) -> bool:
-    """Return whether a finding is certain, because a second look agrees.
+    """Return whether a second look makes a finding certain.
+
+    The second look must have found something too. That may be something else.
 
     Nova changes its records of one move in several writes. A look between two
     writes may find a state that does not last, so the second look must be
@@ -45,8 +47,10 @@ class Findings:
     def add(self, uuid: str, sentence: str, now: float) -> None:
         """Note what this recount has found for an instance.
 
-        A finding is certain when a second recount agrees, a minimum time after
-        the first one.
+        A recount is the periodic update of Nova's resource tracker. The
+        sentence is certain if an earlier recount, at least ``LOOK_SECONDS``
+        ago, and all since then have found something for the instance too. They
+        may have found something else.
 
         :param sentence: what was found
         :param now: time of this recount, in seconds
@@ -64,9 +68,11 @@ class Findings:
         self._last = self._present
 
     def get_certain(self) -> str:
-        """Return a sentence about an instance that two recounts agree on.
+        """Return a certain sentence about an instance.
 
-        Of several sentences, this is always the same one.
+        It is certain if two recounts (periodic updates of Nova's resource
+        tracker) have found something for the instance, some time apart. Of
+        several certain sentences, this is always the same one.
 
         :returns: '' if there is none
         """

@@ -128,7 +128,8 @@ def calculate(before: Reading, after: Reading) -> LowSupply:
     :param after: the same counters, at least some seconds later
     """
     elapsed = after.seconds - before.seconds
-    # Number of CPUs that were idle, and seconds of all vCPUs.
+    # Number of CPUs that were idle, and seconds that all vCPUs together have
+    # run and waited.
     idle_cpus = run = wait = 0.0
     for cpu, now in after.cpus.items():
         # If the CPU was offline before, no time has passed for it.
@@ -221,7 +222,8 @@ class Average:
         assert smoothed is not None
         if seconds - self._reported_at < KEEP_SECONDS:
             return
-        # Percent of one CPU, and of all CPUs together.
+        # A step of the waiting time, in percent, and one of the CPU time, of
+        # which 100 is one CPU.
         step = 100 / _STEPS
         cpu_step = step * floating_cpus
         if old is not None and (

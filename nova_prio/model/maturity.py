@@ -138,8 +138,8 @@ def mark(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the maturity of a command to the end of its help.
 
     :param parser: its ``prog`` is a key of ``COMMANDS``, such as 'nova-prio
-        audit'. The help of the client openstack gets no mark, because its
-        shell leaves out the name of the program.
+        audit'. The help of the commands of ``openstack`` gets no mark: there,
+        ``prog`` is without the name of the program, and so is no key.
     :returns: the same parser
     """
     command = COMMANDS.get(parser.prog)

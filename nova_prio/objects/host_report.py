@@ -116,6 +116,9 @@ class HostReport(base.VersionedObject):
     def _to_report(self):
         """Return the CapacityReport, the reverse of :func:`to_stats`.
 
+        Rows are numbers of vCPUs that the host may sell. Blocked and leased
+        CPUs are dedicated CPUs that no new instance may get.
+
         :raises ValueError: if the text of a field is invalid
         :raises nova.exception.Invalid: if a CPU set is invalid
         """

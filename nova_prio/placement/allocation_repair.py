@@ -54,7 +54,8 @@ def repair(context: nova_context.RequestContext,
             return None
         expected = _get_expected(context, instance)
         present_disks = _get_disks(present, providers)
-        # It stays None if no provider can be chosen for the disk.
+        # The allocations to write; None if no provider can be chosen for the
+        # disk.
         wanted = None
         try:
             disks = _assign_disk(
@@ -90,6 +91,8 @@ def get_present_and_expected(
         instance: objects.Instance) -> tuple[dict[str, int], dict[str, int]]:
     """Return the present and the expected amounts of an instance.
 
+    :param providers: UUIDs of the provider of the host, and then of those that
+        share disks with it
     :returns: both by resource class. DISK_GB includes the disks at sharing
         providers.
     """
@@ -226,7 +229,8 @@ def _build_allocations(
     for uuid in changed:
         allocation = wanted['allocations'].setdefault(uuid, {'resources': {}})
         amounts = dict(allocation['resources'])
-        # At a sharing provider, keep all amounts but DISK_GB.
+        # At a sharing provider, keep all amounts but DISK_GB, unless all are
+        # to be deleted.
         if uuid == host or not expected:
             for name in allocations.MANAGED:
                 amounts.pop(name, None)

@@ -225,6 +225,7 @@ def write(context: nova_context.RequestContext,
         error = response.json()['errors'][0]
         code, detail = error.get('code'), error['detail']
     except _NOT_OF_PLACEMENT:
+        # A proxy in front of Placement gave this answer, or a middleware.
         raise _build_error(url, response) from None
     if code != 'placement.concurrent_update':
         raise PlacementRefused('Placement refused the request: %s'
@@ -248,7 +249,8 @@ def update_provider(context: nova_context.RequestContext,
         present = get_json(client, url)
         wanted = present | {kind: change(present[kind])}
         if kind == 'traits':
-            # Placement refuses a provider with a trait that does not exist.
+            # Placement refuses a provider with a trait that does not exist:
+            # create each new one. This does nothing if it exists.
             for trait in set(wanted[kind]) - set(present[kind]):
                 client.put('/traits/' + trait, None, version='1.6')
         # The result is False if another client has changed the provider.
@@ -330,6 +332,7 @@ def _build_error(url: str, response: requests.Response) -> PlacementRefused:
     """
     status = response.status_code
     if status == 400:
+        # If the answer is not of Placement, continue after this block.
         with contextlib.suppress(*_NOT_OF_PLACEMENT):
             error = response.json()['errors'][0]
             # The detail is a general sentence, an empty line, and the reason.

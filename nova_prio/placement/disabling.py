@@ -20,11 +20,11 @@ def is_disabled(client: report.SchedulerReportClient,
                 provider: provider_tree.ProviderData) -> bool:
     """Return whether a host is disabled for priority instances.
 
-    If an operator disables the host, this takes effect when the service next
+    If an operator disables the host, this takes effect when nova-compute next
     refreshes the traits from Placement. If an operator enables the host again,
     this takes effect at once.
 
-    :param provider: the resource provider as the service read it last
+    :param provider: the resource provider as nova-compute read it last
     """
     if traits.CPU_PRIORITY_DISABLED not in provider.traits:
         return False

@@ -42,11 +42,13 @@ def find_obstacles(
         aggregate_names: abc.Mapping[str, str]) -> abc.Iterator[Obstacle]:
     """Yield the reasons why a provider is no candidate.
 
-    An obstacle ``is_restriction`` if a request filter of nova-scheduler may
-    have set it: aggregates, and traits of the root provider.
+    ``is_restriction`` of an Obstacle is true if a request filter of
+    nova-scheduler may have added the unmet requirement to the request. Request
+    filters add aggregates, and traits of the root provider.
 
-    :param provider: dict with the answers of Placement: uuid, traits,
-        aggregates, inventories and usages
+    :param provider: dict with the answers of Placement: 'uuid'; 'traits' and
+        'aggregates', two lists; 'inventories', a dict, resource class ->
+        field -> value; and 'usages', a dict, resource class -> used amount
     :param aggregate_names: UUID of an aggregate -> its name
     """
     # The request group without a suffix, for the provider of the host.

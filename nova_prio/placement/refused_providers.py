@@ -56,6 +56,7 @@ def find_obstacles(
     for uuid in missing.difference(providers):
         providers[uuid] = _read_provider(client, uuid)
     _add_aggregates(client, request, providers)
+    # Resource classes that other providers share with hosts, as DISK_GB.
     shared = _read_shared_classes(client)
     found = {}
     for uuid, provider in providers.items():
@@ -93,6 +94,7 @@ def _read_summaries(client: report.SchedulerReportClient,
         if len(missing) <= _FEW:
             # To read so few one by one takes less time than the next query.
             break
+        # UUID of a provider -> dict with its root, traits and resources.
         summaries = allocations.get_json(
             client, '/allocation_candidates?resources=%s:1' % name,
             CANDIDATES_VERSION)['provider_summaries']
@@ -200,6 +202,8 @@ def _find_own(request: utils.ResourceRequest, provider: _Provider,
     own: list[obstacles.Obstacle] = []
     of_sharers: list[obstacles.Obstacle] = []
     for each in obstacles.find_obstacles(request, provider, aggregate_names):
+        # The resource is None if the obstacle is no shortage. Then it is
+        # neither in the inventories nor in ``shared``.
         lacks_class = each.resource not in provider['inventories']
         if lacks_class and each.resource in shared:
             of_sharers.append(obstacles.Obstacle(

@@ -57,7 +57,8 @@ def find_problems(conf):
             "[nova_prio] affinity_domains is %s; it must list different keys "
             "of aggregate metadata and 'host' as the last one, such as "
             "zone,rack,host, or host alone." % domains)
-    # A release of Nova without this deprecated option has no fallback.
+    # The fallback asks Placement for VCPU if no host has enough PCPU. A
+    # release of Nova without this deprecated option has no fallback.
     group, name = 'workarounds', 'disable_fallback_pcpu_query'
     if prio_conf.is_registered(conf, group, name) and not conf[group][name]:
         problems.append(
@@ -87,7 +88,8 @@ def find_warnings(conf):
         prio_value = conf.nova_prio[name]
         has_nova = _is_enabled(nova_weigher, _NOVA_WEIGHERS, weighers)
         has_prio = _is_enabled(prio_weigher, _PRIO_WEIGHERS, weighers)
-        # Nova's weigher must be enabled. Multiplier 0 switches a weigher off.
+        # Multiplier 0 switches a weigher off. The first case below is that
+        # Nova's weigher is not enabled.
         nova_counts = bool(nova_value)
         prio_counts = has_prio and bool(prio_value)
         if not has_nova:

@@ -32,6 +32,8 @@ class NumaFit:
         self._topology = topology.obj_clone()
         self._pci_requests = pci_requests
         self._network_metadata = network_metadata
+        # Only with this policy, Nova compares the sockets of the devices and
+        # of the CPUs, and reads the NUMA topology for it.
         self._needs_socket = any(
             request.numa_policy == fields.PCINUMAAffinityPolicy.SOCKET
             for request in pci_requests or ())
@@ -103,6 +105,7 @@ class NumaFit:
         """Return the allocation candidates with which Nova's fit succeeds.
 
         An allocation candidate is the resources that Placement offers, a dict.
+        Its 'mappings' are a dict, request group -> UUIDs of the providers.
 
         :param limits: nova.objects.NUMATopologyLimits of the host
         """

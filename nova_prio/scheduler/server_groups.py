@@ -110,15 +110,16 @@ class GroupMembers:
     def _read_hosts(self, request_spec):
         """Return the host of each member but the requested instance, a list.
 
-        With affinity_same_priority, only members of the same priority count.
-        A member without a host, or in a cell that does not answer, is left
-        out.
+        With the option affinity_same_priority, only members of the same
+        priority count. A member without a host, or in a cell of Nova that does
+        not answer, is left out.
         """
         others = set(request_spec.instance_group.members)
         others.discard(request_spec.instance_uuid)
         if not others:
             return []
         attributes = ['flavor'] if self._same_priority else []
+        # UUID of a cell -> its instances, or a mark that it does not answer.
         answers = nova_context.scatter_gather_skip_cell0(
             nova_context.get_admin_context(),
             objects.InstanceList.get_by_filters,
@@ -140,6 +141,8 @@ class GroupMembers:
 
     def _read_paths(self, hosts):
         """Return the failure domains of hosts, read from the database.
+
+        Without keys of aggregate metadata, the host is its only domain.
 
         :param hosts: set of host names
         :returns: dict, host -> tuple of its failure domains

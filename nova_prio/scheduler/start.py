@@ -45,6 +45,8 @@ def start():
     problems = config_checks.find_problems(conf)
     if problems:
         raise contract.StartRefused(problems[0])
+    # The result is False if an earlier call has installed the filter: do not
+    # log the same lines again.
     if hooks.install_request_filter(request_filter.restrict_request):
         LOG.info(
             'nova_prio %(release)s: PriorityFilter is enabled, '

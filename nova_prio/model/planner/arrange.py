@@ -25,6 +25,7 @@ def replay(fleet: fleet_module.Fleet,
 
 def _make(fleet: fleet_module.Fleet, move: fleet_module.Move) -> bool:
     """Make a move, if it is feasible; return whether it is."""
+    # This is so if an earlier move of the instance was left out or delayed.
     if fleet.get_place(move.uuid).host != move.source:
         return False
     # A shelved instance has no destination, and needs no place.

@@ -68,7 +68,7 @@ def pack(groups: abc.Sequence[HostGroup],
     it fits.
 
     :param groups: all hosts, each a number of equal ones, in the order in
-        which they are tried
+        which they are tried; the ``fit`` of a group is one of its hosts
     :param kinds: the servers, each a number of equal ones
     :returns: None if a server fits on none of them
     """
@@ -76,7 +76,11 @@ def pack(groups: abc.Sequence[HostGroup],
     totals = _measure_host(groups[0].fit) if groups else ()
 
     def measure(kind: Kind) -> float:
-        """Return the largest part of one of them that a server takes."""
+        """Return how large a server is.
+
+        This is the part that it takes of the first host's CPUs, memory or
+        disk, whichever part is the largest.
+        """
         largest = 0.0
         for amount, total in zip(_measure_needs(kind.needs), totals):
             largest = max(largest, _divide(amount, total))
@@ -103,6 +107,7 @@ def _fill(group: HostGroup, needs: resources.Needs,
           number: int) -> tuple[list[HostGroup], int]:
     """Put equal servers on a group of equal hosts, one host after the other.
 
+    :param group: its ``fit`` is one of the hosts
     :param needs: of each server
     :param number: number of the servers
     :returns: (the groups of equal hosts after this, the number of servers that

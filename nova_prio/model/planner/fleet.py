@@ -157,8 +157,9 @@ class Fleet:
 
     def count_allowed(self, instance: Instance, host: str,
                       without: abc.Iterable[str] = ()) -> int | None:
-        """Return how many members its group allows to add to another host.
+        """Return how many instances like one may be added to another host.
 
+        The policy of the server group of the instance decides.
         Affinity is as in Nova's filter: a member may use only the hosts with
         members. Therefore Nova never moves a member alone to a new host.
 

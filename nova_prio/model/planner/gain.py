@@ -296,6 +296,7 @@ def find_fewest(groups: abc.Sequence[first_fit.HostGroup],
     for group in groups:
         supply.append(group._replace(number=more))
     divisions = list_divisions(supply, setup)
+    # (the lower bound, number of the division, its groups of hosts)
     trials = []
     for number, division in enumerate(divisions):
         bound = first_fit.calculate_bound(division, kinds)
@@ -316,9 +317,10 @@ def find_fewest(groups: abc.Sequence[first_fit.HostGroup],
                 cpus=division[0].fit.host.report.cpus, hosts=hosts,
                 limit=bound.resource)
     # Without mix, some equal hosts can have only dedicated CPUs, the others
-    # only shared ones.
+    # only shared ones. These are the last and the first division.
     if not setup.mix and len(groups) == 1:
         best = _separate(divisions[-1], divisions[0], kinds, best)
+    # No division suits all servers: name one that does not fit.
     if best.hosts is None and trials:
         _, _, division = trials[0]
         best = best._replace(misfit=next(

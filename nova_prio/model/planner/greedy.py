@@ -23,6 +23,7 @@ def make_room(of_search: search.Search,
     That is the plan after which more of the wanted instances fit, or if as
     many fit, the one with the smaller cost. The fleet is the same afterwards.
     """
+    # (minus the number of wanted instances that fit, cost, moves) of each plan
     fleet, found = of_search.fleet, []
     for extend in of_room.extend, of_room.extend_simply:
         # Each call moves guests away, until no more of the instances can fit.
@@ -51,6 +52,7 @@ def move_all(of_search: search.Search, uuids: list[str],
     :param uuids: UUIDs of the instances, in the preferred order
     :param can_displace: whether other instances may move to make room
     """
+    # (number of instances that are left, cost, moves) of each plan
     fleet, found = of_search.fleet, []
     # (UUID, the best allowed way to move it, such as live)
     best_ways = []

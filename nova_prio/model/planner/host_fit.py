@@ -100,6 +100,7 @@ class HostFit(typing.NamedTuple):
         :param most: maximum number of instances
         :returns: (the host with these instances, their number)
         """
+        # This does not depend on the usage: check it once.
         is_forbidden = any(self._check_policy(needs))
         if is_forbidden:
             return self, 0

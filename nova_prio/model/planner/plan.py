@@ -219,6 +219,7 @@ def _describe_miss(of_search: search.Search,
     takes instances.
     """
     fleet = of_search.fleet
+    # A wanted instance is on no host yet, and needs no way to be moved.
     if (fleet.get_place(instance.uuid).host and
             not of_search.list_ways(instance.uuid)):
         return Miss(instance, 'no allowed way to move the instance')

@@ -50,10 +50,12 @@ class Room:
         self._position = 0
         # Host that takes instances -> how many of the wanted ones fit.
         self._counts = dict.fromkeys(of_search.open_hosts, 0)
-        # Host -> its guests, a list for each kind.
+        # Host -> UUIDs of its guests, a list for each kind. The guests of one
+        # kind are interchangeable.
         self._kinds: dict[str, list[list[str]]] = {}
-        # Host -> (number of guests, kinds of movable guests, wanted number of
-        # instances) -> sets of guests.
+        # Host -> key -> sets of guests that make enough room when they leave.
+        # The key is (number of guests of a set, wanted number of instances on
+        # the host, UUIDs of the guests that can leave).
         self._victims: dict[str, dict[abc.Hashable, list[Guests]]] = {}
 
     def count(self) -> int:
@@ -81,9 +83,10 @@ class Room:
         return hosts[:self._most]
 
     def _must_share_host(self) -> bool:
-        """Return whether all instances must be on one host.
+        """Return whether all wanted instances must be on one host.
 
-        If the server group has members, all their hosts are allowed.
+        The policy affinity requires this while no member of the server group
+        is on a host. If some are, all their hosts are allowed.
         """
         return (self._has_affinity and
                 not self._fleet.has_members(self._wanted))
@@ -137,7 +140,8 @@ class Room:
         # How many of the wanted instances fit, and the number of moves so far.
         fitting, moves_before = self.count(), len(self._fleet.log)
         for size in _SIZES:
-            # The guests to move; the smallest cost comes first.
+            # An eviction is guests that make room when they leave their host.
+            # The one with the smallest cost comes first.
             evictions = sorted(self._list_evictions(size))
             for eviction in evictions[:_MAX_TRIALS]:
                 # Guests that cannot be shelved come first: they need the room.

@@ -112,7 +112,11 @@ class Search:
         return found
 
     def expect_way(self, uuid: str) -> str:
-        """Return the way by which an instance would move now."""
+        """Return the way by which an instance would move now.
+
+        If it fits on no other host, it can only be shelved, which is the last
+        of its ways.
+        """
         ways = self.list_ways(uuid)
         return ways[0] if self._fits_elsewhere(uuid) else ways[-1]
 

@@ -59,6 +59,7 @@ class PriorityFilter(filters.BaseHostFilter):
 
     def filter_all(self, filter_obj_list, spec_obj):
         """Yield the hosts that can take the instance."""
+        # A rebuild changes neither the host nor the CPUs of the instance.
         if utils.request_is_rebuild(spec_obj):
             yield from filter_obj_list
             return
@@ -175,8 +176,10 @@ def _check_capacity(host_state, report, request):
     From the host state, remove the allocation candidates with another amount
     of PCPU than the instance has dedicated CPUs.
 
-    :param report: ``capacity_report.CapacityReport``, or None. Its ``mix`` is
-        the host's option ``cpu_priority_mix_enable``.
+    :param report: ``capacity_report.CapacityReport``; None only for an
+        ordinary instance, because :func:`_check_aggregates` refuses the host
+        to others. Its ``mix`` is the host's option
+        ``cpu_priority_mix_enable``.
     :param request: ``request_view.SchedulingRequest``. Its ``priority`` is
         'high', 'low', or None for an ordinary instance.
     """

@@ -54,7 +54,9 @@ class LowSupplyWeigher(multipliers.AggregateMultiplier,
         specs = weight_properties.flavor.extra_specs
         try:
             self._forget_aggregates()
-            # Most requests are not for a low priority: read only these.
+            # Most requests are not for a low priority: read only those that
+            # are. A priority without its CPU policy is not in force, and
+            # ``request.priority`` is None.
             if specs.get(flavor_specs.EXTRA_SPEC) != capacity.LOW:
                 return zeros
             request = request_view.read_request(weight_properties)
@@ -95,6 +97,7 @@ def get_supply_per_vcpu(host_state, request):
         return None
     if report is None or report.low_supply is None:
         return None
+    # The vCPUs of the instances of this request that were placed here.
     placed = max(host_state.vcpus_used - report.vcpus_used, 0)
     return report.low_supply.per_vcpu(
         report.low_vcpus + placed + request.vcpus)
