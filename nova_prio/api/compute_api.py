@@ -92,6 +92,8 @@ class PriorityAPI(api.API):
         if CONF.nova_prio.enabled:
             with _log_errors_unless_priority(flavor, hints=scheduler_hints):
                 new_flavor = fold.fold_for_create(flavor, scheduler_hints)
+                # Only a priority from the hint needs a permission. Who may use
+                # a flavor may have its priority.
                 extra_specs = new_flavor.extra_specs
                 if flavor_specs.is_from_hint(extra_specs):
                     priority = flavor_specs.get_priority(extra_specs)
@@ -152,8 +154,8 @@ class PriorityAPI(api.API):
         """Migrate live, but do not force an instance with a priority.
 
         With ``force``, Nova would bypass the scheduler. For an instance with a
-        priority, true is refused, and no value becomes false if the request
-        names a host.
+        priority, true is refused. If the request names a host, a missing value
+        becomes false.
         """
         if CONF.nova_prio.enabled:
             with _log_errors_unless_priority(instance.flavor):
@@ -167,8 +169,8 @@ class PriorityAPI(api.API):
         """Evacuate, but do not force an instance with a priority.
 
         With ``force``, Nova would bypass the scheduler. For an instance with a
-        priority, true is refused, and no value becomes false if the request
-        names a host.
+        priority, true is refused. If the request names a host, a missing value
+        becomes false.
         """
         if CONF.nova_prio.enabled:
             with _log_errors_unless_priority(instance.flavor):

@@ -24,8 +24,8 @@ def _answer_with_bad_request():
     try:
         yield
     except flavor_specs.RequestRefused as error:
-        # Create, rebuild and resize all answer with the text of this error,
-        # and of no other error of Nova.
+        # Nova's API methods for create, rebuild and resize all answer with the
+        # text of this error, and of no other error of Nova.
         raise exception.InvalidRequest(str(error))
 
 

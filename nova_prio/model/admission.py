@@ -86,6 +86,8 @@ def find_refusals(
     :param small: memory of the host in small pages; None if it does not limit
         the instance
     """
+    # Why the host refuses all priority instances, and why it cannot start
+    # their guests: sentences, or '' if there is no problem.
     if request.priority is not None and host.problem:
         yield Refusal('problem', (host.problem,))
     if request.priority is not None and host.partition_problem:

@@ -75,7 +75,8 @@ class CapacityReport:
             **more: typing.Any) -> CapacityReport:
         """Return a report in which the CPUs decide what the host sells.
 
-        :param used: used vCPUs of each row
+        :param used: used vCPUs of each row; a row is a number of vCPUs that
+            the host may sell
         :param vcpus_used: vCPUs of all instances, as Nova counts them
         :param low_by_cell: dict, NUMA cell -> floating vCPUs of its
             low-priority guests

@@ -129,7 +129,8 @@ class Leases:
     def begin(self, uuid: str, new: LeaseSet) -> dict[str, frozenset[int]]:
         """Lease the CPUs of a LeaseSet, unless another instance has one.
 
-        While a CPU is leased to an instance, no other instance can get it.
+        While a CPU is leased to an instance, no other instance can get it. A
+        LeaseSet is the CPUs and vCPUs of an instance for one flavor.
 
         :param uuid: UUID of the instance that gets the CPUs
         :returns: dict, UUID of another instance -> those of the CPUs that it

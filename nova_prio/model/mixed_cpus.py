@@ -159,7 +159,7 @@ def fold_to_mixed_policy(extra_specs: abc.Mapping[str, str],
         extra_specs, 'PCPU', 'VCPU')
     specs = {key: value for key, value in extra_specs.items()
              if key not in requests}
-    # The numbers of the groups that request nothing else than CPUs.
+    # The numbers of the groups that request nothing else than CPUs, as texts.
     emptied_groups = (_find_groups_with_resources(requests) -
                       _find_groups_with_resources(specs))
     for key in list(specs):

@@ -93,11 +93,12 @@ def is_unfinished_evacuation(instance: objects.Instance,
                              migration: objects.Migration) -> bool:
     """Return whether an ended evacuation will still move an instance.
 
-    If the source host starts during the evacuation, Nova sets the status to
-    "completed", but the destination goes on. It sets the host of the instance,
-    then deletes the migration context, then sets the status to "done". A
-    failed evacuation also deletes the context. Therefore the instance will
-    still move while it has the source as host, and the context.
+    If the source host starts during the evacuation, its nova-compute sets the
+    status to "completed", but the destination goes on. The destination sets
+    the host of the instance, then deletes the migration context, then sets the
+    status to "done". A failed evacuation also deletes the context. Therefore
+    the instance will still move while it has the source as host, and the
+    context.
 
     :param instance: read before the migration, together with its migration
         context. By now, the destination may have set the status to "done".

@@ -225,7 +225,7 @@ def write(context: nova_context.RequestContext,
         error = response.json()['errors'][0]
         code, detail = error.get('code'), error['detail']
     except _NOT_OF_PLACEMENT:
-        # A proxy in front of Placement gave this answer, or a middleware.
+        # The answer is from a proxy or a middleware in front of Placement.
         raise _build_error(url, response) from None
     if code != 'placement.concurrent_update':
         raise PlacementRefused('Placement refused the request: %s'

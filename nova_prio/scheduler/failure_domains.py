@@ -23,6 +23,7 @@ def get_path(host, keys, metadata):
     :returns: for each key (whether the host has the key, its value or the host
         name), and last the host name
     """
+    # Key of aggregate metadata -> its values.
     values = collections.defaultdict(set)
     for key, value in metadata:
         values[key].add(value)

@@ -96,7 +96,8 @@ def limit_host_state(host_state, report, request):
     :param request: ``request_view.SchedulingRequest``. Its ``demand`` has the
         priority and the numbers of CPUs of the instance.
     """
-    # This function adds the attribute to Nova's host state.
+    # This function adds the attribute to Nova's host state: it is missing
+    # until then.
     if not getattr(host_state, 'is_limited_to_priority', False):
         host_state.numa_topology = numa.limit_to_class(
             host_state.numa_topology, report, request.demand)

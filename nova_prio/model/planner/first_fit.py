@@ -139,7 +139,8 @@ def calculate_bound(groups: abc.Iterable[HostGroup],
     For each resource, add up the hosts with the most of it until they have
     enough. The resource that needs the most hosts sets the bound.
 
-    :param groups: all hosts, each a number of equal ones
+    :param groups: all hosts, each a number of equal ones; the ``fit`` of a
+        group is one of its hosts
     :param kinds: the servers, each a number of equal ones
     """
     # The sum of each resource that the servers need. The index of a resource
@@ -219,6 +220,7 @@ def _divide(amount: float, total: float) -> float:
 def find_limit(fit: host_fit.HostFit, needs: resources.Needs) -> str:
     """Return the resources for lack of which a server does not fit on a host.
 
+    :param fit: the host
     :param needs: of a server that does not fit
     :returns: their names as a text, such as 'CPUs, memory'
     """

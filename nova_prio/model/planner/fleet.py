@@ -159,9 +159,9 @@ class Fleet:
                       without: abc.Iterable[str] = ()) -> int | None:
         """Return how many instances like one may be added to another host.
 
-        The policy of the server group of the instance decides.
-        Affinity is as in Nova's filter: a member may use only the hosts with
-        members. Therefore Nova never moves a member alone to a new host.
+        The policy of the server group of the instance decides. Affinity is as
+        in Nova's filter: a member may use only the hosts with members.
+        Therefore Nova never moves a member alone to a new host.
 
         :param host: name of the other host
         :param without: UUIDs of guests of this host that are not counted, as
@@ -242,6 +242,9 @@ class Fleet:
 
     def _register(self, instance: Instance, host: str, sign: int) -> None:
         """Register an instance on a host.
+
+        This keeps the guests of the host and the members of the server group
+        there.
 
         :param sign: 1; or -1 if the instance leaves the host
         """

@@ -282,8 +282,8 @@ def find_fewest(groups: abc.Sequence[first_fit.HostGroup],
     """Return the fewest hosts that are enough for servers, a Forecast.
 
     A division makes some CPUs of each host dedicated and the others shared.
-    The divisions with the smallest lower bounds of the number of hosts are
-    tried.
+    Each division has a lower bound: no placement of the servers needs fewer
+    hosts. The divisions with the smallest lower bounds are tried.
 
     :param groups: all hosts, which are at least one. More hosts like those of
         each group are used after them, if they are not enough.
@@ -427,6 +427,8 @@ def round_to_sum(exact: abc.Sequence[fractions.Fraction | decimal.Decimal],
 
 def count_vcpus(kinds: abc.Iterable[first_fit.Kind]) -> dict[str, int]:
     """Return the vCPUs of the servers of each priority.
+
+    Servers without a priority do not count.
 
     :param kinds: the servers, each a number of equal ones
     :returns: dict, 'high' and 'low' -> number of vCPUs

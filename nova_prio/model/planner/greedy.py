@@ -60,7 +60,8 @@ def move_all(of_search: search.Search, uuids: list[str],
         ways = of_search.list_ways(uuid)
         if ways:
             best_ways.append((uuid, ways[0]))
-    # No plan that moves all of them has a smaller cost.
+    # No plan that moves all of them has a smaller cost: each instance moves
+    # once, in the best way.
     bound = of_search.calculate_cost(best_ways)
     # As many instances as possible fit if the largest comes first.
     by_size = sorted(uuids, key=of_search.get_size, reverse=True)

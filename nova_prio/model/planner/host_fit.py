@@ -150,7 +150,10 @@ class HostFit(typing.NamedTuple):
         return self._choose_cells(needs)
 
     def find_obstacles(self, needs: resources.Needs) -> list[HostObstacle]:
-        """Return all obstacles; an empty list if the instance fits."""
+        """Return why an instance does not fit, all HostObstacles.
+
+        :returns: an empty list if it fits
+        """
         obstacles = list(self._check_policy(needs))
         obstacles += self._check_amounts(needs)
         if self._choose_cells(needs) is None:
@@ -239,7 +242,8 @@ class HostFit(typing.NamedTuple):
         elif needed <= sellable:
             resource = row + ' row'
         else:
-            # No move helps: more than the host has can never be free.
+            # No move helps: the reason is no shortage, or the host could not
+            # have enough without any instance.
             return HostObstacle(refusal.detail)
         return HostObstacle(text=refusal.detail, resource=resource,
                             missing=needed - available)

@@ -101,7 +101,8 @@ def plan_drain(fleet: fleet_module.Fleet, hosts: abc.Collection[str],
     """
     of_search = search.Search(fleet, ways, closed=frozenset(hosts))
     uuids = _list_guests(fleet, hosts)
-    # After a loss, only the guests of the lost host are moved.
+    # Other instances may move to make room. After a loss, only the guests of
+    # the lost host are moved.
     can_displace = fleet_module.EVACUATE not in ways
     try:
         moves = greedy.move_all(of_search, uuids, can_displace)

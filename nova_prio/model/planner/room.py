@@ -94,8 +94,8 @@ class Room:
     def _count_by_host(self) -> dict[str, int]:
         """Return how many wanted instances fit on each open host now.
 
-        An open host is one that takes instances. Only hosts that have changed
-        since the last call are counted anew.
+        An open host is one that takes instances. Only hosts whose usage has
+        changed since the last call are counted anew.
         """
         self._position, changed = self._search.find_changed(self._position)
         if changed and self._has_affinity:
