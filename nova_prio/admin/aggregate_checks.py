@@ -37,7 +37,8 @@ def find_warnings(
 
     Only nova-compute with the driver of this package writes a report of the
     CPUs of its host. A mix host is one where low-priority instances may also
-    run on the dedicated CPUs.
+    run on the dedicated CPUs. A host has a problem if nova-compute has not
+    registered it yet, or if its report cannot be read.
 
     :param conf: Nova's configuration
     :param services: names of the services whose configuration is in conf
@@ -65,7 +66,8 @@ def find_warnings(
         members = set(aggregate.hosts)
         for key, value in aggregate_metadata.find_misread_metadata(
                 aggregate).items():
-            # Other software may use the ambiguous key with other values.
+            # Other software may use the ambiguous key "priority" with other
+            # values: it counts only on hosts with the driver.
             if key != _AMBIGUOUS_KEY or members & reports.keys():
                 yield ("Host aggregate '%s' has the metadata %s=%s, which is "
                        'neither true nor false; set it to one of them.'

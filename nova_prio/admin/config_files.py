@@ -31,8 +31,8 @@ def find_paths(conf: cfg.ConfigOpts) -> list[str]:
     """Return the paths of the files that conf has read, in their order.
 
     The default files and directories depend on the name of the program. In
-    place of those of a command, return those of each service. oslo.config
-    reads the default directories beside given files.
+    place of those of a command, return those of each service. If files are
+    given, but no directories, oslo.config still reads the default directories.
     """
     paths = list(conf.config_file)
     # conf has read only the default files of this program, if there are any.
@@ -69,6 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
              'read the .conf files of this directory; of all files and '
              'directories, the last one with an option decides (repeat option '
              'to read multiple directories; default: /etc/nova/nova.conf.d)')):
+        # The type turns PATH into '--config-file=PATH'.
         parser.add_argument(
             name, dest='config_options', action='append', default=[],
             type=(name + '={}').format, metavar=metavar, help=text)
@@ -78,8 +79,9 @@ def read_sections(path: str) -> dict[str, dict[str, list[str]]]:
     """Return the content of a file: group -> option -> values.
 
     As oslo.config reads them, the names of groups are in lower case, but for
-    DEFAULT.
+    DEFAULT. The values are those of all lines that set the option.
     """
+    # The parser fills this dict, with the names of groups as in the file.
     read: dict[str, dict[str, list[str]]] = {}
     cfg.ConfigParser(path, read).parse()
     sections: dict[str, dict[str, list[str]]] = collections.defaultdict(dict)
@@ -93,8 +95,9 @@ def read_sections(path: str) -> dict[str, dict[str, list[str]]]:
 def format_read_error(error: Exception, options: abc.Iterable[str]) -> str:
     """Return the sentence about one of :data:`ERRORS`.
 
-    :param options: ``config_options`` of :func:`add_options`, to name the file
-        that cannot be decoded
+    :param options: ``config_options`` of :func:`add_options`, such as
+        '--config-file=PATH': the sentence names the file among them that
+        cannot be decoded
     """
     text = ' '.join(str(error).split()).rstrip('.')
     if isinstance(error, UnicodeDecodeError):

@@ -52,6 +52,7 @@ def make_flavor_needs(flavor: objects.Flavor,
                       hints: dict[str, str]) -> resources.Needs:
     """Return the needs of a new instance of a flavor.
 
+    The needs are its vCPUs, memory, disk and NUMA cells. It may use any host.
     As in nova-api, write the priority that the flavor or a hint requests into
     the copy of the flavor that the instance has.
 
@@ -100,7 +101,7 @@ def measure_empty(cloud: fleet_cloud.CloudFleet,
 
     :param hosts: each has the report of its nova-compute, which gives the CPU
         sets and the allocation ratio
-    :param needs: of each instance
+    :param needs: the vCPUs, memory, disk and NUMA cells of each instance
     :returns: dict, name of a host -> EmptyHost
     """
     records = {host.name: host for host in hosts}
@@ -125,7 +126,8 @@ def read_kinds(cloud: fleet_cloud.CloudFleet, hosts: abc.Container[str],
                low: abc.Iterable[str]) -> list[first_fit.Kind]:
     """Count the instances of hosts, by needs with the priority of a forecast.
 
-    An instance with pinned vCPUs gets high priority. One without gets low
+    The needs are the vCPUs, memory, disk and NUMA cells of an instance. An
+    instance with pinned vCPUs gets high priority. One without gets low
     priority if it has it now, or if ``low`` names its flavor or project. All
     others get none.
 

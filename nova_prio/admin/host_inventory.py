@@ -160,8 +160,9 @@ def get_resource_request(
         hints: dict[str, typing.Any] | None = None) -> demand.ResourceRequest:
     """Return the ResourceRequest of an instance of a flavor.
 
-    As in nova-api, write the priority that the flavor or a hint requests into
-    the copy of the flavor that the instance has.
+    It has the priority, the vCPUs and the memory that the instance needs. As
+    in nova-api, write the priority that the flavor or a hint requests into the
+    copy of the flavor that the instance has.
 
     :param hints: scheduler hints, name -> value; None if there are none
     :raises nova_prio.model.flavor_specs.RequestRefused: if flavor and hints
@@ -276,11 +277,16 @@ def group_by_aggregate(
 def list_disabled(client: report_client.SchedulerReportClient) -> set[str]:
     """Return the UUIDs of the hosts disabled for priority instances.
 
+    An operator disables a host with "nova-prio host disable", which gives its
+    resource provider a trait. The UUID is that of the provider and of the
+    compute node.
+
     :raises nova_prio.placement.allocations.PlacementRefused: if Placement
         cannot be read
     """
     trait = traits.CPU_PRIORITY_DISABLED
-    # Placement refuses a filter by a trait that does not exist.
+    # Before the first host is disabled, Placement may not know the trait. It
+    # refuses a filter by a trait that does not exist.
     if not allocations.get_json(client, '/traits?name=in:' + trait)['traits']:
         return set()
     return {provider['uuid']

@@ -102,6 +102,8 @@ def collect(context: nova_context.RequestContext,
         cannot be read
     """
     started_at, start_seconds = time.time(), time.monotonic()
+    # list_disabled names the hosts that an operator has disabled for priority
+    # instances.
     hosts, silent_cells = host_inventory.list_hosts(
         context, host_inventory.list_disabled(client))
     # Tuples: (name of a metric, values of its labels, its value).
@@ -114,6 +116,7 @@ def collect(context: nova_context.RequestContext,
     if findings is not None:
         samples += _count_findings(findings)
     seconds = time.monotonic() - start_seconds
+    # Without Placement, there is no collection: the calls above raise.
     samples += describe_collection(not silent_cells, started_at)
     samples.append(('nova_prio_collection_duration_seconds', (), seconds))
     return list(make_families(samples)), silent_cells
@@ -132,6 +135,7 @@ def _count_units(context: nova_context.RequestContext,
     """
     scheduler = judge.Judge(context, client)
     for flavor, request in requests.items():
+        # The servers that fit on each host if the other hosts take none.
         fitting = units.find(scheduler, request)
         for host in hosts:
             if host.has_our_driver:
@@ -141,8 +145,12 @@ def _count_units(context: nova_context.RequestContext,
 
 def _count_findings(findings: abc.Iterable[finding.Finding],
                     ) -> abc.Iterator[_Sample]:
-    """Yield the number of findings of each kind."""
-    # Prometheus needs the zeros to see an increase.
+    """Yield the number of findings of each kind.
+
+    :param findings: differences that an audit of the cloud found
+    :returns: iterator of (name of the metric, values of its labels, number)
+    """
+    # REMEDIES has all kinds. Prometheus needs the zeros to see an increase.
     count = collections.Counter(dict.fromkeys(finding.REMEDIES, 0))
     count.update(each.kind for each in findings)
     for kind, number in count.items():
@@ -151,7 +159,10 @@ def _count_findings(findings: abc.Iterable[finding.Finding],
 
 def make_families(samples: abc.Iterable[_Sample],
                   ) -> abc.Iterator[core.Metric]:
-    """Yield the samples in families of prometheus_client, one per metric."""
+    """Yield the samples in families of prometheus_client, one per metric.
+
+    :param samples: each is (name of a metric, values of its labels, value)
+    """
     families = {
         name: core.GaugeMetricFamily(
             name, metric.help, labels=metric.labels)
@@ -167,9 +178,11 @@ def describe_collection(has_succeeded: bool,
                         started_at: float) -> abc.Iterator[_Sample]:
     """Yield the samples for a collection.
 
+    :param has_succeeded: whether Placement and all databases could be read
     :param started_at: in seconds since 1970. The hosts are read at the start,
         and the alerts compare the times of their heartbeats with it. The end
         may be minutes later, and all heartbeats would look old then.
+    :returns: iterator of (name of a metric, values of its labels, its value)
     """
     yield 'nova_prio_collection_success', (), has_succeeded
     yield 'nova_prio_collection_timestamp_seconds', (), started_at
@@ -182,7 +195,10 @@ def measure_host(host: host_inventory.HostRecord,
     Its nova-compute reports, among others, the sold, sellable and remaining
     vCPUs of each row. A row is a number of vCPUs that the host may sell: one
     for pinned vCPUs, one for all others, and one for the others without low
-    priority.
+    priority. A blocked CPU is a dedicated CPU without a pinned instance that
+    other guests use. A partition is the cgroup of all guests of one priority.
+
+    :returns: iterator of (name of a metric, values of its labels, its value)
     """
     name, report, service = host.name, host.report, host.service
     yield 'nova_prio_priority_disabled', (name,), host.is_disabled
@@ -207,6 +223,7 @@ def measure_host(host: host_inventory.HostRecord,
     yield 'nova_prio_blocked_cpus', (name,), len(report.blocked)
     yield 'nova_prio_partition_problem', (name,), bool(
         report.partition_problem)
+    # The CPU time that low-priority guests can get, None if it is unknown.
     supply = report.low_supply
     if supply is not None:
         yield 'nova_prio_low_supply_cpus', (name,), supply.cpus

@@ -85,6 +85,8 @@ class NovaClient:
                 path, method, microversion=MICROVERSION, **kwargs)
             sdk_exceptions.raise_from_response(response)
         except sdk_exceptions.HttpException as error:
+            # An error made of an answer has its status: the 0 is only for the
+            # type, which allows None.
             status = error.status_code or 0
             text = str(error.details or error).strip().rstrip('.')
             # A request over the rate limit may succeed later.

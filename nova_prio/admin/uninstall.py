@@ -79,6 +79,10 @@ def find_leftovers(
         paths: abc.Collection[str]) -> _Leftovers:
     """Yield each Leftover, in the order in which to remove them.
 
+    A leftover is something in the cloud that belongs to this package, such as
+    an extra spec of a flavor. A part of the cloud that cannot be read counts
+    as one too.
+
     :param context: targets no cell
     :param conf: Nova's configuration
     :param paths: paths of the configuration files to check
@@ -106,7 +110,7 @@ def find_leftovers(
 
 
 def _check_flavor(flavor: objects.Flavor) -> _Leftovers:
-    """Yield the extra specs that only this package understands."""
+    """Yield a Leftover if extra specs of a flavor need this package."""
     extra_specs = flavor.extra_specs
     keys = set()
     for key in extra_specs:
@@ -115,8 +119,8 @@ def _check_flavor(flavor: objects.Flavor) -> _Leftovers:
         requires_our_trait = prefix.startswith('trait') and name in traits.ALL
         if key in _FLAVOR_KEYS or requires_our_trait:
             keys.add(key)
-    # Stock Nova refuses a flavor that requests both PCPU and VCPU. If it does,
-    # the keys of these requests count too.
+    # Stock Nova refuses a flavor that requests both PCPU and VCPU, which this
+    # package allows. The keys of these requests count then.
     if mixed_cpus.requests_pcpu_and_vcpu(extra_specs):
         keys.update(flavor_specs.select_pinning_requests(
             extra_specs, 'PCPU', 'VCPU'))
@@ -134,7 +138,8 @@ def _check_cells(
 ) -> _Leftovers:
     """Yield the leftovers of each cell, and the cells that do not answer.
 
-    :param check: function of a context, which targets the cell
+    :param check: function of a context, which targets the cell; it yields the
+        leftovers of the cell
     """
     for cell in objects.CellMappingList.get_all(context):
         try:
@@ -148,7 +153,7 @@ def _check_cells(
 
 
 def _check_instances(context: nova_context.RequestContext) -> _Leftovers:
-    """Yield the instances of a cell that have a priority.
+    """Yield a Leftover for each instance of a cell that has a priority.
 
     Cell 0 has the instances that failed to schedule. Soft-deleted instances
     count, too, until nova-compute reclaims them.
@@ -162,10 +167,11 @@ def _check_instances(context: nova_context.RequestContext) -> _Leftovers:
 
 
 def _check_instance(instance: objects.Instance) -> _Leftovers:
-    """Yield the instance if one of its flavors has a priority.
+    """Yield a Leftover if one of the flavors of an instance has a priority.
 
     nova-api has written the priority into the copy of the flavor that the
-    instance has. The user may have requested it with a scheduler hint.
+    instance has. The user may have requested the priority with a scheduler
+    hint. During a resize, the instance has an old or a new flavor too.
     """
     for condition, flavor in (
             ('', instance.flavor),
@@ -187,13 +193,21 @@ def _check_instance(instance: objects.Instance) -> _Leftovers:
 
 
 def _check_options(paths: abc.Iterable[str]) -> _Leftovers:
-    """Yield the options of this package in the configuration files."""
+    """Yield a Leftover for each option of this package in some files.
+
+    An option of Nova counts if its value names the driver, a filter or a
+    weigher of this package.
+
+    :param paths: paths of configuration files
+    """
     for path in paths:
         for group, options in config_files.read_sections(path).items():
             for option, values in options.items():
                 value = ','.join(values)
                 names_our_plugin = any(
                     part in value for part in _PLUGIN_NAME_PARTS)
+                # Some of our options are in Nova's groups. oslo.config reads
+                # one of them from the group [compute] too.
                 is_our_option = group == our_conf.GROUP.name or (
                     group in ('DEFAULT', 'compute') and option in _OWN_OPTIONS)
                 is_plugin_option = (
@@ -212,7 +226,10 @@ def _check_options(paths: abc.Iterable[str]) -> _Leftovers:
 
 
 def _check_hosts(context: nova_context.RequestContext) -> _Leftovers:
-    """Yield the hosts of a cell that run the driver of this package."""
+    """Yield a Leftover for each host of a cell with our compute driver.
+
+    :param context: targets the cell
+    """
     for host in host_inventory.iterate_hosts(context, aggregates=()):
         if host.has_our_driver:
             yield Leftover(
@@ -223,7 +240,7 @@ def _check_hosts(context: nova_context.RequestContext) -> _Leftovers:
 
 
 def _check_aggregate(aggregate: objects.Aggregate) -> _Leftovers:
-    """Yield the metadata of a host aggregate that this package reads."""
+    """Yield a Leftover for each key of an aggregate that we read."""
     for key, value in sorted(aggregate.metadata.items()):
         # Other software, too, may use the ambiguous key: it counts only if the
         # aggregate is marked for priority instances.
@@ -236,7 +253,10 @@ def _check_aggregate(aggregate: objects.Aggregate) -> _Leftovers:
 
 
 def _check_traits() -> _Leftovers:
-    """Yield the providers with traits of this package, then the traits."""
+    """Yield a Leftover for each provider with our traits, then for each trait.
+
+    Placement deletes a trait only if no provider has it.
+    """
     try:
         client = authentication.make_placement_client()
         answer = allocations.get_json(

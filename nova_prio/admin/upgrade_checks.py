@@ -298,7 +298,7 @@ def _find_aggregate_faults(
 def _find_pin_conflicts(
         conf: cfg.ConfigOpts,
         context: nova_context.RequestContext) -> _Findings:
-    """Find the pairs of instances with one dedicated CPU."""
+    """Find the pairs of instances that are pinned to the same CPU."""
     # This import takes a second.
     from nova_prio.admin.audit import pin_conflicts
     return _list_all(WARNING, pin_conflicts.find_warnings(context))
@@ -335,7 +335,7 @@ def run_check(conf: cfg.ConfigOpts, service: str | None, find: _Check,
 
     :param service: the check is only for configurations of this service;
         None for all
-    :param find: the check
+    :param find: the check: function of ``conf`` that yields (Code, sentence)
     :param commands: not used; oslo.upgradecheck passes its UpgradeCommands
     """
     if service and service not in list_services(conf):

@@ -140,6 +140,9 @@ def get_missing(state: host_manager.HostState,
     A host has three limits of vCPUs, the rows: high for pinned vCPUs, low for
     all shared vCPUs, and ordinary for shared vCPUs without low priority.
 
+    Memory may be missing in total, or in small pages, which are those outside
+    of the pools of huge pages.
+
     :param refusal: the first reason of the filter
     :returns: name of a resource, such as 'high row' or 'MEMORY_MB' -> missing
         amount; empty if the host has another reason than a shortage, or if it

@@ -174,7 +174,10 @@ def answer_not_offered(
             result, shown = explain_answers.PLACEMENT, obstacles
         reason = '; '.join(each.text for each in shown) or nothing_found
         answer = decision.add(uuid, result, reason)
-        # If an obstacle is no missing amount, no move makes the host fit.
+        # ``missing`` is the amount of the resource class ``resource`` that
+        # must become free. If it is 0 for an obstacle, such as a trait, no
+        # move makes the host fit. The resource is None only then: its test is
+        # for the type.
         is_only_short = bool(obstacles) and all(
             each.missing for each in obstacles)
         if is_only_short:

@@ -255,7 +255,7 @@ def _add_to_report(state: host_manager.HostState, flavor: objects.Flavor,
     nova-compute with our driver reports the used vCPUs of its host in the
     stats of the compute node, and PriorityFilter reads them there. They are
     three numbers, the rows: pinned vCPUs, all shared vCPUs, and shared vCPUs
-    without low priority.
+    without low priority. ``vcpus_used`` is Nova's own count, of all vCPUs.
 
     :param topology: as it is fitted to the host, or None
     :param times: 1 if the instance arrives, -1 if it leaves

@@ -139,7 +139,10 @@ class Hosts(host_manager.HostManager):
 
     def host_state_cls(self, host: str, node: str, cell: str,
                        **kwargs: typing.Any) -> host_manager.HostState:
-        """Return a new state of a host."""
+        """Return a new state of a host.
+
+        Nova calls this method, which has the name of a class.
+        """
         return _State(host=host, node=node, cell=cell,
                       topologies=self._topologies)
 
@@ -164,7 +167,11 @@ class Hosts(host_manager.HostManager):
     def _get_instance_info(self, context: nova_context.RequestContext,
                            compute: objects.ComputeNode,
                            ) -> abc.Collection[str]:
-        """Return the UUIDs of the instances of a host."""
+        """Return the UUIDs of the instances of a host.
+
+        Nova's method returns Instances. Nova passes the result to
+        ``_State.update``, which takes UUIDs.
+        """
         return self._uuids[compute.host]
 
     def _get_computes_for_cells(
@@ -174,6 +181,8 @@ class Hosts(host_manager.HostManager):
     ) -> tuple[dict[str, list[objects.ComputeNode]],
                dict[str, objects.Service]]:
         """Return nodes and services as they were read at first.
+
+        Nova's method, which this one replaces, would read the databases again.
 
         :returns: (UUID of a cell -> its compute nodes, name of a host -> its
             nova-compute)

@@ -155,7 +155,7 @@ class Judge:
                before_moves: bool = False) -> candidates.Decision:
         """Return the Decision about a request.
 
-        The other arguments and the errors are those of :meth:`answer`.
+        The request ``spec`` and the errors are those of :meth:`answer`.
 
         :param before_moves: whether other instances may move away before the
             request. Then also run the filters on the hosts that only lack
@@ -214,7 +214,7 @@ class Judge:
         for each in self.hosts.enabled_filters:
             if not self.hosts.run_filter(each, [state], spec):
                 # Explain the refusal by all candidates: the filter may have
-                # removed some.
+                # removed some from the state.
                 state.allocation_candidates = offered
                 return _add_refusal(each, state, decision)
         # The filters pass a host whose resources are all on other providers,
@@ -240,6 +240,8 @@ class Judge:
     def _exclude_by_records(self, decision: candidates.Decision,
                             ) -> abc.Iterator[str]:
         """Add the answers for the compute nodes that a record excludes.
+
+        The records are those of the cells and the compute nodes in Nova.
 
         :returns: iterator of the UUIDs of the other compute nodes
         """

@@ -67,6 +67,7 @@ def read_server(context: nova_context.RequestContext,
             "SERVER is '%s', in a cell that does not answer. Check the "
             'database of the cell.' % uuid) from error
     except host_view.NotScheduledYet:
+        # The server is in no cell yet, so there is nothing to move.
         return ServerRequest(_make_new(spec))
     # The message of its last fault.
     fault = None

@@ -110,6 +110,7 @@ def _fill_host(the_judge: judge.Judge, state: host_manager.HostState,
     """
     taken: list[candidates.Candidate] = []
     while len(taken) < most:
+        # Keep the candidates for which the earlier instances left enough.
         state.allocation_candidates = candidates.select(
             state.allocation_candidates, free)
         # nova-scheduler runs the filters again for each further instance.

@@ -57,7 +57,8 @@ class CloudFleet(typing.NamedTuple):
         """Return ``refused`` with the hosts in ``not_live`` added.
 
         For each instance that may be live-migrated, add the hosts to which
-        Nova live-migrates nothing from its host.
+        Nova live-migrates nothing from its host, because their hypervisor is
+        older or of another type.
 
         :param refused: UUID of an instance -> hosts that it may not use
         :returns: a new dict of the same form
@@ -136,9 +137,10 @@ def read_fleet(context: nova_context.RequestContext,
                client: report_client.SchedulerReportClient) -> CloudFleet:
     """Return the hosts and instances of a cloud, as of the last reports.
 
-    Send a fixed number of queries for each cell, and two for each page of
-    instances. Hosts with several compute nodes, such as those of Ironic, are
-    omitted with their instances.
+    Each nova-compute reports the CPUs of its host. Send a fixed number of
+    queries for each cell, and two for each page of instances. Hosts with
+    several compute nodes, such as those of Ironic, are omitted with their
+    instances.
 
     :param context: targets no cell
     :raises nova_prio.placement.allocations.PlacementRefused: if Placement
@@ -165,6 +167,7 @@ def read_fleet(context: nova_context.RequestContext,
                 if instance.host not in hosts or instance.uuid in details:
                     continue
                 host = hosts[instance.host]
+                # Why the instance cannot be moved, or ''.
                 obstacle = guests.find_obstacle(
                     instance, host, instance.uuid in migrating)
                 planned = guests.make_instance(
@@ -183,6 +186,7 @@ def read_fleet(context: nova_context.RequestContext,
     guests_of = collections.defaultdict(list)
     for each in instances:
         guests_of[each.host].append(each)
+    # UUIDs of the hosts whose disks are on another resource provider.
     sharing = _list_users_of_shared_disks(client)
     planner_hosts = [
         fleet_hosts.make_host(host, guests_of[name],
@@ -285,6 +289,7 @@ def _list_users_of_shared_disks(
             client, os_traits.MISC_SHARES_VIA_AGGREGATE):
         inventories = allocations.read_provider(
             client, sharer['uuid'], 'inventories')
+        # Without disks, the provider shares other resources.
         if orc.DISK_GB not in inventories:
             continue
         aggregates = allocations.read_provider(

@@ -60,6 +60,7 @@ def make_host(host: host_inventory.HostRecord,
     # The report of nova-compute about the CPUs: the sellable and the used
     # vCPUs.
     report = host.report or _make_report(host, needs)
+    # A host whose report has a problem takes no priority instance.
     if host.is_disabled and not report.problem:
         report = dataclasses.replace(
             report, problem='The host is disabled for priority instances.')
@@ -135,8 +136,9 @@ def _make_report(host: host_inventory.HostRecord,
     cpus = capacity.HostCPUs(
         dedicated=frozenset(dedicated), shared=frozenset(shared), mix=False,
         ratio=capacity.parse_ratio(node.cpu_allocation_ratio))
-    # Nova counts pinned and shared vCPUs in one number, ``vcpus_used``. The
-    # shared vCPUs of an instance are the low row of its needs.
+    # Nova counts pinned and shared vCPUs in one number, ``vcpus_used``. An
+    # instance needs three numbers of vCPUs, the rows. Its shared vCPUs are the
+    # low row.
     pinned = sum(each.request.vcpus - each.request.needed_rows.low
                  for each in needs)
     pinned_cpus = demand.get_host_pins(node.numa_topology)
@@ -160,9 +162,9 @@ def _make_cell(cell: objects.NUMACell, report: capacity_report.CapacityReport,
     :param memory_ratio: allocation ratio of the memory
     """
     pinned = cell.pcpuset & (cell.pinned_cpus | report.hidden)
-    # Nova counts all shared vCPUs, and the report those of low priority. An
-    # instance that moves may be only in the report, so the difference may be
-    # negative.
+    # In ``cpu_usage``, Nova counts all shared vCPUs of the cell. The report
+    # counts those of low priority: NUMA cell -> vCPUs. An instance that moves
+    # may be only in the report, so the difference may be negative.
     low_shared = report.low_by_cell.get(cell.id, 0)
     other_shared = max(cell.cpu_usage - low_shared, 0)
     used = capacity.calculate_used(

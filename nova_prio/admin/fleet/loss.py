@@ -55,6 +55,8 @@ def list_losses(
     :param members: name of an aggregate -> names of its hosts to lose; those
         that are not in ``cloud`` are omitted. The other hosts of the aggregate
         take guests too.
+    :param verdicts: tell which hosts the code of nova-scheduler refuses for a
+        guest
     """
     lost: set[str] = set()
     for names in members.values():
@@ -68,6 +70,7 @@ def list_losses(
         if each.host not in lost:
             continue
         if cloud.details[each.uuid].vm_state in guests.EVACUABLE:
+            # The hosts that refuse it even after moves of other guests.
             refused[each.uuid] = verdicts.find_refusing(each.uuid)
         else:
             refused[each.uuid] = everywhere

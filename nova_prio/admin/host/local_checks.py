@@ -41,9 +41,10 @@ def check_host(conf: cfg.ConfigOpts, planned_cpus: capacity.HostCPUs,
                ) -> abc.Iterator[plan_format.PlanRow]:
     """Yield a PlanRow for each problem of the plan on this host.
 
-    With mix, low-priority guests also run on the dedicated CPUs. The emulator
-    threads of low-priority guests run on the CPUs of low_emulator_set. A
-    partition is the cgroup of all guests of one priority.
+    The plan gives the host other CPU sets, and turns mix on or off. With mix,
+    low-priority guests also run on the dedicated CPUs. The emulator threads of
+    low-priority guests run on the CPUs of low_emulator_set. A partition is the
+    cgroup of all guests of one priority.
 
     :param conf: Nova's configuration
     :param guests: the guests that run on this host
@@ -93,6 +94,7 @@ def check_guests(host: audit_guests.GuestHost,
     """Yield a PlanRow for each guest that the plan affects.
 
     :param host: this host with the present CPU sets
+    :param planned_cpus: the CPU sets that the plan gives the host
     """
     dedicated = planned_cpus.dedicated
     for guest in guests:
@@ -138,14 +140,16 @@ def find_floating_cpus(
         guests: abc.Mapping[str, guest_xml.Guest] | None) -> frozenset[int]:
     """Return the planned dedicated CPUs where an instance floats by mistake.
 
-    Threads of a guest float if they may run on several CPUs. They must leave
-    the planned dedicated CPUs, except for the vCPUs of low-priority guests.
+    Threads of a guest float if they may run on several CPUs. The vCPUs of
+    low-priority guests may stay on the planned dedicated CPUs. All other
+    threads that float must leave these CPUs.
 
     If libvirt is not available, assume that the guest was started with the
     present CPU sets. Only the host knows the option low_emulator_set, which
     may keep the emulator threads of low-priority guests off the shared CPUs:
     assume that it is not set.
 
+    :param view: the records of the host; its ``cells`` are NUMA cells
     :param present_cpus: of the host
     :param dedicated: planned dedicated CPUs
     :param guests: UUID -> guest; None without libvirt

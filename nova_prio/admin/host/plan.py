@@ -102,6 +102,8 @@ def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
 
     With mix, which is the option cpu_priority_mix_enable, low-priority guests
     also run on the dedicated CPUs, and memory is not overcommitted.
+
+    :param planned_inventories: resource class -> inventory in Placement
     """
     undo = 'To undo the plan, restore the present value.'
     planned = {'compute_driver': driver_alias.DRIVER}
@@ -373,6 +375,7 @@ def list_steps(host: str, planned_cpus: capacity.HostCPUs,
                rows: list[plan_format.PlanRow]) -> list[plan_format.PlanRow]:
     """Return the PlanRows of the ordered steps, and last of the verdict.
 
+    A PlanRow is a line of the plan. Its ``part`` is what the line is about.
     The ``planned`` of the verdict is READY or NOT_READY.
 
     :param rows: the other rows of the plan

@@ -47,6 +47,8 @@ class Removal:
     def refresh(self, must_disable: bool = False) -> None:
         """Read the host and the instances that must leave; maybe disable it.
 
+        Set ``state``, the HostView, and ``remaining``, these instances.
+
         :param must_disable: whether to disable the host for priority
             instances first, even if that was done before: an operator or an
             older nova-compute may have enabled it again
@@ -65,6 +67,9 @@ class Removal:
     def wait(self, timeout_seconds: float,
              interrupted: threading.Event) -> abc.Iterator[int]:
         """Keep the host disabled until no instance remains, or the timeout.
+
+        The instances that remain are those that must leave the host before
+        co-location ends.
 
         :param interrupted: ends the wait if it is set
         :returns: iterator of the number of remaining instances
@@ -90,7 +95,8 @@ class Removal:
 
         Its report has the CPU sets, the ratio and mix, and only the driver of
         this package writes one. If the plan is to be undone, nova-compute must
-        first have its old options.
+        first have its old options. Without a plan, which may be lost, tell
+        whether nova-compute still runs this driver.
         """
         report = self.state.report
         if report and self.plan and prio_traits.has_our_driver(
@@ -131,6 +137,8 @@ class Removal:
     def restore(self, inventories: inventory.Inventories) -> None:
         """Give the host its traits from before the plan, and inventories.
 
+        :param inventories: resource class -> inventory, the first result of
+            :meth:`get_old_inventories`
         :raises PlacementRefused: if Placement refuses a change
         """
         view = self.state
@@ -161,7 +169,11 @@ def _set_traits(
     is_changed = False
 
     def change(present: list[str]) -> list[str]:
-        """Return the traits to write, or ``present`` to write nothing."""
+        """Return the traits to write, or ``present`` to write nothing.
+
+        update_provider calls this again if another client has changed the
+        host meanwhile.
+        """
         nonlocal is_changed
         changed = set(present).difference(prio_traits.ALL).union(wanted)
         is_changed = changed != set(present)
@@ -187,8 +199,8 @@ def set_disabled(
     # The trait of a mix host stays as it is.
     traits = prio_traits.list_for_host(
         prio_traits.CPU_PRIORITY_MIX in view.traits, is_disabled=is_disabled)
-    # Only an operator disables a host, so list_for_host does not return this
-    # trait of a disabled host.
+    # Only an operator sets this trait of a disabled host: list_for_host, which
+    # nova-compute uses too, does not return it.
     if is_disabled:
         traits.append(prio_traits.CPU_PRIORITY_DISABLED)
     return _set_traits(context, client, view, traits)

@@ -90,5 +90,6 @@ def plan_inventories(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
                    if name not in (orc.VCPU, orc.PCPU)}
     # Keep nothing of the present inventories of CPUs: pass none.
     inventories.update(inventory.build_cpu_inventories(planned_cpus, {}))
+    # The usage of the present instances may raise a total or a max_unit.
     return inventory.build_priority_inventories(
         inventories, planned_cpus, view.usage)

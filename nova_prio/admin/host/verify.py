@@ -52,7 +52,7 @@ _VerifyLines = abc.Iterator[VerifyLine]
 
 def list_lines(view: host_view.HostView, audit: run.CloudAudit,
                plan: plan_format.SavedPlan | None = None) -> _VerifyLines:
-    """Yield the VerifyLines of a host, which this audits.
+    """Yield the VerifyLines of a host; audit the host to do so.
 
     Each line compares one item, such as an option, in the sources that know
     it. A report is what nova-compute with the driver of this package writes
@@ -106,9 +106,11 @@ def _name_floating(plan: plan_format.SavedPlan,
                    view: host_view.HostView) -> str:
     """Return a sentence with the instances that may block CPUs, or ''.
 
-    The plan expected that their guests would float on dedicated CPUs, to which
-    no instance is pinned then. Name those that are still on the host. Only the
-    host knows which of them were rebooted since, and block no CPU.
+    A guest floats on CPUs where it may run, but is not pinned. The plan
+    expected that the guests of these instances would float on dedicated CPUs,
+    to which no instance is pinned then. Name the instances that are still on
+    the host. Only the host knows which of them were rebooted since, and block
+    no CPU.
     """
     named = ['%s (%s)' % (uuid, view.names[uuid])
              for uuid in plan.floating if uuid in view.names]
@@ -157,6 +159,7 @@ def _compare_placement(
         view: host_view.HostView) -> _VerifyLines:
     """Yield a VerifyLine for each inventory of the plan, and for the traits.
 
+    A VerifyLine compares one item in the plan and in Placement.
     ``plan.old_inventories`` has a key for each resource class of the plan.
     """
     # The planned values may have changed: max_unit depends on the usage.
@@ -171,6 +174,7 @@ def _compare_placement(
     remedy = _WAIT
     if prio_traits.CPU_PRIORITY_DISABLED in traits:
         remedy = 'Run "nova-prio host enable %s".' % view.name
+    # Both lists are sorted.
     line = VerifyLine('traits', ' '.join(plan.planned_traits),
                       placement=' '.join(traits), remedy=remedy)
     yield _compare(line, plan.planned_traits, traits)

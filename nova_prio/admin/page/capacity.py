@@ -64,7 +64,7 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
     :param request: of one server of the flavor, or None
     :param units: the servers of the flavor that fit on each host, or None
     :param flavor: the name or ID that the operator gave, or None
-    :param data: see ``content.Page``
+    :param data: the result of the same run for ``-f json``
     """
     warnings = [host_inventory.SILENT_CELL % cell for cell in silent_cells]
     # Without the names of services, there is no warning about the weighers.
@@ -82,7 +82,7 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
             % host_inventory.format_first_line(error))
     instances, cells_without_servers = _read_instances(
         context, [host.name for host in selected])
-    # 'high', 'low' or 'ordinary', the priority of a server of the flavor.
+    # 'high', 'low' or 'ordinary', the class of a server of the flavor.
     flavor_row = flavor_cpus.ORDINARY
     if request:
         flavor_row = request.priority or flavor_row
@@ -121,6 +121,7 @@ def _add_units(section: content.HostSection, host: host_inventory.HostRecord,
     """
     shortage = ''
     if not units:
+        # The page knows only some reasons, such as too few vCPUs.
         shortage = (_describe_shortage(host, request) or
                     '"nova-prio explain" tells why')
     return dataclasses.replace(section, units=units, shortage=shortage)
@@ -215,6 +216,8 @@ def _make_host(host: host_inventory.HostRecord,
         name=host.name,
         aggregates=[aggregate.name for aggregate in host.aggregates],
         dedicated=cpus.dedicated, shared=cpus.shared,
+        # Three numbers each, of the vCPUs that the host may sell: of pinned
+        # ones, of all others, and of the others without low priority.
         rows=content.make_rows(
             report.used, report.sellable, report.left),
         guests=guests,
@@ -311,7 +314,8 @@ def _find_problems(report: capacity_report.CapacityReport,
 
     nova-compute writes the report about the CPUs of its host. A row is a
     number of vCPUs of one kind that the host may sell. An orphan guest runs
-    although its instance is not on the host.
+    although its instance is not on the host. A partition is the cgroup of all
+    guests of one priority.
 
     :param pins: UUID of an instance -> CPUs to which it is pinned
     :returns: sentences

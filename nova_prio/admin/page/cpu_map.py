@@ -189,9 +189,10 @@ def _read_cpus(host: content.HostSection) -> abc.Iterator[CPU]:
 def _mark_cpu(cpu: CPU, codes: abc.Mapping[str, str]) -> dict[str, Mark]:
     """Return the marks of a CPU: name of a lane -> Mark.
 
-    A lane is a line of the map. A CPU without a pinned server may be blocked,
-    by a guest that may not run there, or held, by a move or as the thread
-    sibling of an isolated vCPU.
+    A lane is a line of the map. A Mark is the style, the text and the tooltip
+    of the CPU there. A CPU without a pinned server may be blocked, by a guest
+    that may not run there, or held, by a move or as the thread sibling of an
+    isolated vCPU.
 
     :param codes: UUID of a server -> its code on the map
     """

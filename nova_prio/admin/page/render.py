@@ -43,6 +43,7 @@ def render(page: content.Page) -> str:
 
 def render_gain(page: gain.GainPage) -> str:
     """Return the HTML of a page of ``nova-prio capacity gain``."""
+    # The template calls functions of the module gain.
     return _render('gain.html', script='', page=page, gain=gain)
 
 
