@@ -80,7 +80,8 @@ def compare_name(path, parameters=()):
 def compare_methods(path):
     """Return how methods of Nova differ from those of our class, or None.
 
-    Compare each method of our class that extends a method of Nova.
+    Compare each method of our class that extends a method of Nova. The result
+    is a text with one sentence for each method that differs.
 
     :param path: full name of our class, such as "nova_prio.module.Class"
     """
@@ -108,13 +109,14 @@ def find_extensions(our_class):
     our_classes = [base for base in our_class.__mro__
                    if base.__module__.startswith('nova_prio.')]
     # In the order of method resolution, our own classes come first, and the
-    # class of Nova that they extend comes next.
+    # class of Nova that they extend comes next: its index is their number.
     nova_class = our_class.__mro__[len(our_classes)]
     for base in our_classes:
         for name, member in vars(base).items():
             # Static methods, class methods and decorators wrap the function.
             function = inspect.unwrap(getattr(member, '__func__', member))
-            # A function that calls super().NAME uses both of these names.
+            # A function that calls super().NAME has both words among the names
+            # in its code. One that replaces Nova's method has not.
             if inspect.isfunction(function) and (
                     {'super', name} <= set(function.__code__.co_names)):
                 full_name = '%s.%s.%s' % (
@@ -140,6 +142,7 @@ def _compare_method(name, nova_method, our_method):
     forwards = False  # whether *args or **kwargs were found
     for parameter in inspect.signature(our_method).parameters.values():
         # Our parameters after *args are passed by name: any place will do.
+        # Before it, only the next parameter of Nova matches.
         allowed = remaining if forwards else remaining[:1]
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             forwards = True
@@ -179,7 +182,10 @@ def list_names(service):
 
 
 def _find_missing_options(service):
-    """Yield a sentence for each option that a service reads and Nova lacks."""
+    """Yield a sentence for each option that a service reads and Nova lacks.
+
+    :param service: such as 'nova-compute'
+    """
     from nova import conf
     # OPTIONS is a dict, tuple of services -> text with words "GROUP.OPTION".
     for services, text in interfaces.OPTIONS.items():
@@ -224,7 +230,11 @@ def is_tested(release):
 def check(service):
     """Refuse the start of a service if the running Nova does not match.
 
-    :raises StartRefused: if a contract of the service does not hold
+    If Nova matches, but its release is not tested, only warn.
+
+    :param service: such as 'nova-compute'
+    :raises StartRefused: if Nova lacks a name, a parameter or an option that
+        the service relies on
     """
     mismatches = '; '.join(find_mismatches(service))
     release = get_nova_release()

@@ -72,6 +72,8 @@ def install_tracker(tracker_class, claim_class, move_claim_class):
 
     Call this before nova-compute makes its tracker. A process that runs
     several computes may have other drivers: they keep Nova's own classes.
+    Therefore the replaced names do not stand for our classes, but for a class
+    and functions that choose between ours and Nova's.
 
     :param tracker_class: subclass of Nova's ResourceTracker, for a driver with
         the attribute ``priority_host``, which only our driver has
@@ -95,8 +97,9 @@ def install_tracker(tracker_class, claim_class, move_claim_class):
         def __new__(cls, host, driver, *args, **kwargs):
             """Return a tracker of ``tracker_class``, or Nova's own.
 
-            Python then calls ``__init__`` only for the former. Nova's own is
-            complete: it is not an instance of this class.
+            Python calls ``__init__`` only if the result is an instance of this
+            class, which the former is. Nova's own is none: its class has made
+            it completely.
             """
             if hasattr(driver, 'priority_host'):
                 return super().__new__(cls)
@@ -105,6 +108,8 @@ def install_tracker(tracker_class, claim_class, move_claim_class):
     def make_claim(our_class, nova_class, *args, **kwargs):
         """Return a claim of the class that belongs to the tracker.
 
+        :param our_class: class of claims for our tracker
+        :param nova_class: class of claims for Nova's own tracker
         :param args: arguments of the claim; one of them is the tracker
         """
         is_ours = any(isinstance(each, tracker_class) for each in args)

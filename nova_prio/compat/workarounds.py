@@ -69,9 +69,13 @@ class MoveWorkarounds:
         (b) For a live migration, see ``keeps_pci_requests``. (c) Nova saves a
         migration context with each claim. For a live migration of an instance
         without a NUMA topology, only this package makes a claim.
-        Without this workaround: (a) the guest is given devices of another
-        host. (c) The context stays. If the next live migration leads to a host
-        without this package, a recount sets that migration to "error".
+        Without this workaround: (a) a later recount, which is a run of the
+        periodic task, may allocate these devices to the instance. Nova
+        gives a guest all devices that are allocated to its instance, also
+        those of another host. (c) The context stays. The next live migration
+        may lead to a host without this package, which makes no new context.
+        Then the context names an older migration, and a recount takes the
+        present one for stale, and sets it to "error".
         Test: ``test_live_migration``, (a)
         ``Devices.test_checks_that_fail_after_the_claim``, (b)
         ``Devices.test_claims_that_fail``, (c)
@@ -106,8 +110,8 @@ class MoveWorkarounds:
 
         Bug: for a live migration, Nova makes new requests from the flavor and
         saves them, but claims the devices for the old requests.
-        Without this workaround: the guest cannot be started again after the
-        live migration.
+        Without this workaround: no device belongs to the new requests, and the
+        guest cannot be started again after the live migration.
         Test: ``test_live_migration``,
         ``Devices.test_guests_start_again_on_their_host``.
         """
@@ -117,6 +121,9 @@ class MoveWorkarounds:
     def _update_usage_from_migration(self, context, instance, migration,
                                      nodename):
         """Count a move, and keep the devices of a live migration claimed.
+
+        A claimed device is only kept for the instance, and an allocated one is
+        part of its guest.
 
         Bug: a recount, which counts the resources of the host from zero,
         allocates the devices that a live migration to this host has claimed.
@@ -175,8 +182,10 @@ def may_count(migration, is_first):
     ``test_migration_after_failed_live_migration``; for the devices
     ``test_live_migration``, ``Devices.test_checks_that_fail_after_the_claim``.
 
+    :param migration: nova.objects.Migration from or to the host
     :param is_first: whether this is the first recount since nova-compute has
-        started. Later, nova-compute itself remembers the CPUs of each move.
+        started. Only then a failed migration that is still cleaning up must be
+        counted: later, nova-compute itself remembers the CPUs of each move.
     """
     if migration_states.is_open(migration):
         return True
@@ -197,7 +206,8 @@ def restore_own_cpus(instance, host):
     Bug: no number (a side effect of the fix of 1953359). Nova applies the
     migration context of an instance if any open or failed migration leads to
     the host. The context may belong to a later move, away from the host. Or it
-    may belong to an unfinished resize on the host, which counts the new CPUs.
+    may belong to an unfinished resize on the host: Nova counts the new CPUs
+    for this resize anyway, and would not count the old ones.
     Without this workaround: nova-compute keeps the CPU numbers of another host
     for the instance, if it does not remember any for it: after a restart, or
     if the instance has no pinned CPUs here.

@@ -55,6 +55,8 @@ class AllocationHealing:
         :param instances: iterable of nova.objects.Instance on this host that
             the driver manages
         """
+        # Of each run, keep what it could not correct: the next run then does
+        # not repeat the warning.
         last, self._seen = self._seen, {}
         try:
             # UUID of a consumer -> resource class -> amount.
@@ -91,9 +93,11 @@ def _heal(context, client, compute_node, uuid, known_drift, last):
     :param known_drift: _Uncorrected with the present and the expected amounts
         at the host. It is returned if a sharing provider, such as that of a
         shared disk, has the missing amount.
-    :param last: _Uncorrected of the last run, or None
-    :returns: _Uncorrected, or None if the allocation is right now, or if the
-        instance is in the middle of an operation
+    :param last: _Uncorrected of the last run, or None; an equal error is not
+        logged again
+    :returns: _Uncorrected, with an ``error`` if Placement has refused; None if
+        the allocation is right now, or if the instance is in the middle of an
+        operation
     """
     try:
         healed = allocation_repair.repair(

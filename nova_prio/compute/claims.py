@@ -42,8 +42,10 @@ class _PriorityTest:
         ``cpu_priority_mix_enable``. There, Nova does not know the CPUs on
         which no instance may be pinned.
 
-        If there is no reason, lease the CPUs to the instance.
+        If there is no reason, lease the CPUs to the instance: while they are
+        leased, this host gives them to no other one.
 
+        :param compute_node: nova.objects.ComputeNode of the tracker
         :param limit: nova.objects.NUMATopologyLimits of the request, or None
         """
         host = self.tracker.priority_host
@@ -67,7 +69,8 @@ class _PriorityTest:
                                     refuse_until_recount=True):
                 uuid = self.instance.uuid
                 # A guest may have started on these CPUs since the test. Then
-                # its instance is an owner, and nothing is leased here.
+                # its instance is an owner, and nothing is leased here: owners
+                # is a dict, UUID -> the CPUs that it has.
                 owners = host.leases.begin(uuid, demand.get_lease_set(
                     self._get_flavor(), self.claimed_numa_topology,
                     self.migration and self.migration.uuid))
@@ -76,15 +79,20 @@ class _PriorityTest:
         return '; '.join(refusals) or None
 
     def __enter__(self):
-        """Keep the lease until Nova's call that made the claim has ended."""
+        """Keep the lease until Nova's call that made the claim has ended.
+
+        The lease is the CPUs and vCPUs that this host keeps for the instance.
+        """
         self.tracker.priority_host.leases.begin_call(self.instance.uuid)
         return super().__enter__()
 
     def __exit__(self, exc_type, exc_val, exc_tb):
         """Let the lease end from now on: Nova's call has ended, or has failed.
 
-        After an error, Nova then aborts the claim. A call that evacuates an
-        instance goes on, until ``finish_evacuation`` of the tracker.
+        The lease is the CPUs and vCPUs that this host keeps for the instance.
+        After an error, Nova's ``__exit__`` aborts the claim. A call that
+        evacuates an instance goes on after this, and keeps the lease until
+        ``finish_evacuation`` of the tracker.
         """
         goes_on = (self.migration is not None and
                    self.migration.migration_type ==
@@ -99,7 +107,12 @@ class _PriorityTest:
         return getattr(self, 'flavor', self.instance.flavor)
 
     def _needs_our_test(self):
-        """Return whether Nova's test alone is not sufficient."""
+        """Return whether Nova's test alone is not sufficient.
+
+        It is not for an instance with a priority. Nor is it for a pinned one
+        on a host with ``cpu_priority_mix_enable``: there, Nova does not know
+        all CPUs on which no instance may be pinned.
+        """
         topology = self.numa_topology
         return (flavor_specs.EXTRA_SPEC in self._get_flavor().extra_specs or
                 bool(CONF.cpu_priority_mix_enable and topology and
@@ -129,14 +142,16 @@ class _PriorityTest:
         if host.is_vcpu_oversold and request.needed_rows.low:
             return [admission.Refusal('oversold').detail], node, limits
         # An instance of this host has wrong CPUs, as this sentence says: take
-        # no pinned instance. The report below refuses those with a priority.
+        # no pinned instance, because the CPUs may be in use. Those with a
+        # priority are refused below: the report has this sentence as well.
         if host.pin_problem and (
                 request.needed_rows.high and not request.priority):
             return [host.pin_problem], node, limits
         uncounted = host.leases.list_uncounted(but=uuid)
         # If the option is false, Nova alone decides about an instance without
-        # a priority, but must know the CPUs that are leased or blocked: no
-        # instance may be pinned on these.
+        # a priority, but must know the CPUs that are leased to an instance, or
+        # blocked by a guest of an older configuration or of no instance: no
+        # instance may be pinned on these. Nova knows the pinned ones itself.
         is_stock = (request.priority is None and
                     not CONF.cpu_priority_mix_enable)
         if is_stock:
@@ -178,8 +193,9 @@ class PriorityMoveClaim(_PriorityTest, claims.MoveClaim):
         :param limits: nova.objects.NUMATopologyLimits, or None
         """
         if tracker.keeps_pci_requests(instance, migration):
-            # Nova would claim for new requests, and saves this object with
-            # the claim: put the requests of the instance into the object.
+            # Nova makes new requests from the flavor. It would claim for
+            # these, and saves this object with the claim: put the requests of
+            # the instance into the object.
             pci_requests.requests = instance.pci_requests.requests
         super().__init__(context, instance, nodename, flavor, image_meta,
                          tracker, compute_node, pci_requests, migration,

@@ -58,10 +58,11 @@ class Steps:
                 refuse_until_recount=False, reraised=()):
         """Return a context in which an error ends only the step.
 
-        An error is logged. If ``refuse_on_error`` is true, the host then
-        refuses priority instances, until the step succeeds or, if
-        ``refuse_until_recount`` is true, until Nova has recounted the
-        resources of the host.
+        A step is an action of this package in the middle of Nova's work. The
+        error of a step is logged and not raised. If ``refuse_on_error`` is
+        true, the host then refuses priority instances, until the step succeeds
+        or, if ``refuse_until_recount`` is true, until Nova has counted the
+        resources of the host from zero, which is a recount.
 
         :param step: action of the step, a verb and its object
         :param refuse_on_error: whether the host refuses priority instances
@@ -100,15 +101,21 @@ class Steps:
     def end_recount(self):
         """Forget the failures that last until the recount that ends now.
 
-        A failure during this recount lasts until the next one.
+        A recount counts the resources of the host from zero. A failure during
+        this recount lasts until the next one.
         """
         for step, failed in list(self._failed.items()):
+            # ``recount`` is the number of the last recount before the failure.
             # If it is None, the failure lasts until the step succeeds.
             if failed.recount is not None and failed.recount < self._recounts:
                 del self._failed[step]
 
     def _log(self, step, error, refuse_on_error):
-        """Log an error with its traceback, once for each step and type."""
+        """Log an error with its traceback, once for each step and type.
+
+        :param step: action that failed, a verb and its object
+        :param refuse_on_error: whether the host now refuses priority instances
+        """
         kind = step, type(error)
         if kind in self._logged:
             LOG.debug('nova_prio cannot %s: %r', step, error)

@@ -43,8 +43,8 @@ class LeaseEnds:
     def giving_back(self, uuid):
         """Return a context in which Nova frees what an instance has here.
 
-        Nova frees a claim, one side of a move, or the whole instance, for
-        which our tracker calls ``end_unless_used``. Nova may leave a guest
+        Nova frees a claim, one side of a move, or the whole instance. Our
+        tracker then calls ``end_unless_used``. Nova may leave a guest
         behind, for example if libvirt went away while the guest was started.
         Then the lease must stay: the CPUs that this host keeps for the
         instance.
@@ -91,9 +91,10 @@ class LeaseEnds:
     def _look(self, context, host, uuid, lease_set):
         """End a LeaseSet if nothing needs it; return whether it has ended.
 
+        A LeaseSet is the CPUs and vCPUs that this host keeps for an instance.
         Nova changes its records of one move in several writes. Unless the
-        migration is over, a set ends only if a second look, some time after
-        the first one, also finds that nothing needs it.
+        migration is over, a set ends only if a second look at them, some time
+        after the first one, also finds that nothing needs the set.
         """
         # If the guest is started while the records are read, this number
         # changes, and the set stays.
@@ -129,7 +130,9 @@ class LeaseEnds:
         for each in self._leases.get(uuid):
             if each.is_counted:
                 cpus = cpus - each.cpus
-        # Ask libvirt last: a guest may have started since the recount.
+        # Ask libvirt for the guest last, after the records were read: the
+        # periodic task has read the guests earlier, and the guest may have
+        # started since. The caller notices if it starts later.
         if self._guests.find_cpus_in_use(uuid, cpus):
             return lease_end.Need.NEEDED
         return need
@@ -137,10 +140,16 @@ class LeaseEnds:
     def end_unless_used(self, uuid, lease_set):
         """End a LeaseSet unless the guest uses its CPUs.
 
+        Call this in the context of ``giving_back``, which has asked libvirt.
+
         :param uuid: UUID of the instance
+        :param lease_set: LeaseSet, the CPUs and vCPUs that this host keeps for
+            the instance
         :returns: whether the set has ended
         """
-        # Without an answer of libvirt from ``giving_back``, the set stays.
+        # Number of starts of the guest, LeaseSets of the instance, and CPUs
+        # that the guest uses. Without an answer of libvirt, there are no
+        # LeaseSets in it, and the set stays.
         starts, sets, in_use = self._evidence.get(uuid, (None, (), ()))
         return (lease_set in sets and lease_set.cpus.isdisjoint(in_use) and
                 self._leases.end(uuid, lease_set, starts))

@@ -49,7 +49,8 @@ class LiveMigrationWatcher:
     def watch(self, context, migration):
         """Release the claim of a live migration when the latter has ended.
 
-        A thread reads the migration records every second until then.
+        A thread reads the migration records every second until then. There is
+        one thread for all migrations.
 
         :param migration: nova.objects.Migration, as it was claimed
         """
@@ -65,8 +66,9 @@ class LiveMigrationWatcher:
     def _run(self, context):
         """Release claims until no live migration to this host is watched.
 
-        If a release fails, the thread ends. The next claim or recount starts
-        another one.
+        If a release fails, the thread ends. The next claim for a live
+        migration starts another one, and so does the next recount, which is a
+        run of the periodic task, if it counts one.
         """
         is_stopping = self._tracker.driver.is_stopping
         while not is_stopping.wait(_INTERVAL_SECONDS):
@@ -87,7 +89,8 @@ class LiveMigrationWatcher:
         try:
             ended = self._find_ended(context.elevated())
             if ended:
-                # The records of the migrations may name another node by now.
+                # A libvirt host has one node. The records of the migrations
+                # may name another one by now.
                 nodename, = self._tracker.compute_nodes
                 self._tracker.update_available_resource(context, nodename)
                 with self._lock:
@@ -101,7 +104,11 @@ class LiveMigrationWatcher:
             return False
 
     def _find_ended(self, context):
-        """Return the UUIDs of the watched migrations that have ended."""
+        """Return the UUIDs of the watched migrations that have ended.
+
+        A migration has ended for this host, too, if it now goes to another
+        host, or if its record was deleted.
+        """
         with self._lock:
             watched = dict(self._watched)
         if not watched:

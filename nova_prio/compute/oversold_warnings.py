@@ -31,7 +31,8 @@ class OversoldWarnings:
         A row is a limit of the host for one kind of vCPUs: "high" for pinned,
         "low" for shared ones, and "ordinary" for those without low priority.
 
-        :param report: ``capacity_report.CapacityReport`` of the host
+        :param report: ``capacity_report.CapacityReport`` of the host: its
+            ``sellable`` and ``used`` have a number of vCPUs for each row
         :param usages: list of (UUID of an instance, Usage); an instance that
             is resized on the host has two
         """

@@ -101,7 +101,8 @@ class PriorityHost:
         self.guests.read_guests(dedicated)
         for guest in self.guests.list_last_read():
             if guest.is_up and guest.is_of_nova:
-                # Leave out CPUs that are leased to another guest.
+                # begin_free leaves out the CPUs that are leased to another
+                # guest.
                 self.leases.begin_free(
                     guest.uuid, guest_xml.find_pinned_cpus(guest, dedicated))
 
@@ -112,7 +113,10 @@ class PriorityHost:
         """Return a context in which Nova makes a claim.
 
         If Nova raises an error before it has counted the claim, end the
-        LeaseSets that the claim has added.
+        LeaseSets that the claim has added. A LeaseSet is the CPUs and vCPUs
+        that this host keeps for an instance. An error of this package is
+        logged, and the host then refuses priority instances until the periodic
+        task has counted its resources.
 
         :param uuid: UUID of the instance
         """
@@ -141,12 +145,15 @@ class PriorityHost:
         may be wrong. If an instance has no lease, it gets one. If its CPUs are
         another instance's, count it without pins.
 
-        :param counted: Counted, the record as Nova counts it
+        :param counted: Counted, the record as Nova counts it: an instance
+            (``is_resident``) or one side of its move, and ``wanted``, the
+            LeaseSet of the CPUs and vCPUs in the record
         :returns: nova.objects.InstanceNUMATopology, or None
         """
         wanted = counted.wanted
         # An instance that is resized on this host has two LeaseSets, and Nova
-        # counts it twice: leave out the set that this recount has counted.
+        # counts it twice: leave out the set that was counted already, since
+        # Nova began to count from zero.
         uncounted = [each for each in self.leases.get(counted.uuid)
                      if not each.is_counted]
         found = leases.find_equal(uncounted, wanted)
@@ -154,6 +161,8 @@ class PriorityHost:
                   if each.cpus and each.topology is not None]
         if found is None and pinned:
             # No set is equal to the record: the instance has another set here.
+            # Usually it has only one. Of two, either keeps Nova from counting
+            # the wrong CPUs of the record.
             found = pinned[0]
             if wanted.cpus:
                 self.note_wrong_pins(
@@ -178,9 +187,14 @@ class PriorityHost:
         """Return a new LeaseSet; without pins if they are another instance's.
 
         A LeaseSet is the CPUs and vCPUs that this host keeps for an instance.
+        If another instance has some of the CPUs, this instance gets two sets:
+        one with the remaining CPUs, so that no other instance gets them, and
+        the returned one with its vCPUs and memory, which Nova counts.
 
-        :param counted: Counted, the record as Nova counts it
-        :param uncounted: other LeaseSets of the instance
+        :param counted: Counted, the record as Nova counts it; ``wanted`` is
+            the LeaseSet of the CPUs and vCPUs in the record
+        :param uncounted: list of the LeaseSets of the instance that Nova has
+            not counted
         """
         uuid, wanted = counted.uuid, counted.wanted
         # Nothing is leased if other instances own some of the CPUs: owners is
@@ -188,12 +202,14 @@ class PriorityHost:
         owners = self.leases.begin(uuid, wanted)
         if not owners:
             return wanted
-        # Lease those of its CPUs to it that no other instance has.
+        # Lease those of its CPUs to it that no other instance has: the first
+        # of the two sets.
         self.leases.begin_free(uuid, wanted.cpus)
         self.note_wrong_pins(counted, 'has CPUs of %s' % ', '.join(
             'instance %s: %s' % (owner, hardware.format_cpu_spec(cpus))
             for owner, cpus in sorted(owners.items())))
-        # The last recount may have made the set without pins already.
+        # An earlier run of the periodic task, which counts all instances, may
+        # have made the set without pins already.
         for each in uncounted:
             if not each.cpus and each.usage == wanted.usage:
                 return each
@@ -206,12 +222,17 @@ class PriorityHost:
     def give_back(self, counted):
         """Note that Nova frees an instance, or one side of a move.
 
-        The lease ends, unless a call of Nova is working with it, or a guest
-        still uses its CPUs. An instance that is resized on this host has two
-        sets: give back the one that Nova has counted.
+        The lease, which is the CPUs and vCPUs that this host keeps for the
+        instance, ends, unless a call of Nova is working with it, or a guest
+        still uses its CPUs. It has one LeaseSet, or two if the instance is
+        resized on this host: give back the one that Nova has counted.
 
-        :param counted: Counted, the record as Nova frees it
-        :returns: (whether Nova has counted it, the topology to free)
+        :param counted: Counted, the record as Nova frees it: the instance
+            (``is_resident``) or one side of its move, and ``wanted``, the
+            LeaseSet of the CPUs and vCPUs in the record
+        :returns: (whether Nova has counted the set, its
+            nova.objects.InstanceNUMATopology or None, which Nova must free);
+            (False, None) if no set fits the record
         """
         sets = self.leases.get(counted.uuid)
         are_counted = [each for each in sets if each.is_counted]
@@ -232,7 +253,8 @@ class PriorityHost:
     def end_lease(self, uuid):
         """Note that Nova gives back all that an instance has here.
 
-        End its LeaseSets, except those whose CPUs a guest still uses.
+        End its LeaseSets, which are the CPUs and vCPUs that this host keeps
+        for it, except those whose CPUs a guest still uses.
 
         :returns: whether a lease has ended
         """
@@ -245,8 +267,9 @@ class PriorityHost:
     def note_arriving(self, uuid):
         """Note that the move of an instance leads to this host.
 
-        Its counted LeaseSets become ``is_incoming``: Placement had room for
-        them, so that the inventories of the host need not grow for them.
+        A LeaseSet is the CPUs and vCPUs that this host keeps for an instance.
+        Those sets that Nova counts become ``is_incoming``: Placement had room
+        for them, so that the inventories of the host need not grow for them.
         """
         for each in self.leases.get(uuid):
             if each.is_counted:
@@ -256,9 +279,12 @@ class PriorityHost:
         """Note what is wrong with the CPUs of an instance.
 
         An instance that moves, or has a task, is left out: its record may be
-        about to change.
+        about to change. If a later recount, which is a run of the periodic
+        task of nova-compute, agrees, the host refuses pinned instances.
 
-        :param counted: Counted, the record as Nova counts it
+        :param counted: Counted, the record as Nova counts it: the instance
+            (``is_resident``) or one side of its move. ``is_at_rest`` tells
+            whether it has no task and the CPUs of its record.
         :param text: predicate of a sentence about the instance
         """
         if counted.is_resident and counted.is_at_rest:
@@ -278,16 +304,22 @@ class PriorityHost:
     def end_recount(self, instances, moving):
         """Find the blocked CPUs, after Nova has counted all instances.
 
+        A blocked CPU is a dedicated CPU on which no instance may be pinned: it
+        is used by a guest of an older configuration, or by an orphan, which is
+        a guest whose instance is not on this host.
+
         :param instances: list of nova.objects.Instance on this host
         :param moving: set of the UUIDs of instances that move from or to this
             host
         """
         # A guest that Nova is about to count, or starts now, is no orphan.
         self.guests.update_blocked(instances, self.leases.is_held, moving)
-        self._wrong_pins.end_recount()
+        self._wrong_pins.end_recount()  # keep what this recount has found
         # From now on, each instance of the host has a lease: the start gate
         # may warn of a guest that starts without one.
         self.gate.is_settled = True
+        # Forget the errors of this package that only this recount repairs:
+        # the host admits priority instances again.
         self.steps.end_recount()
 
     # The report and the inventories
@@ -299,6 +331,11 @@ class PriorityHost:
 
     def report(self, node, inventories, uuid=None):
         """Return the CapacityReport of the host as it is now.
+
+        Blocked CPUs are dedicated CPUs on which no instance may be pinned,
+        because a guest of an older configuration or of no instance uses them.
+        Leased CPUs are kept for an instance, also if Nova counts them for none
+        at the moment.
 
         :param node: nova.objects.ComputeNode that the tracker keeps
         :param inventories: dict, resource class -> inventory of the host; the
@@ -333,7 +370,11 @@ class PriorityHost:
     def build_inventories(self, stock):
         """Return the inventories that the driver reports, a new dict.
 
-        :param stock: dict, resource class -> inventory of Nova's driver
+        Update ``is_vcpu_oversold``: whether a host without
+        cpu_priority_mix_enable has more VCPU allocations than it sells.
+
+        :param stock: dict, resource class -> inventory of Nova's driver, a
+            dict with 'total' and more
         """
         # The inventories grow if the present allocations need more. They need
         # not grow for an instance that has not arrived: Placement had room for

@@ -68,7 +68,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
 
         Nova also recounts with the context of a user who has migrated an
         instance: elevate it. After the recount, end the leases that Nova no
-        longer needs.
+        longer needs. A lease is the CPUs and vCPUs that this host keeps for an
+        instance.
 
         :raises SystemExit: with one line, if the service is starting and an
             instance is pinned outside of the dedicated CPUs: each recount of
@@ -79,7 +80,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             super().update_available_resource(
                 context, nodename, startup=startup)
         except exception.CPUPinningUnknown as error:
-            # _update_usage sets this if it knows the instance of the error.
+            # The instance of the error, as a priority_host.Counted. It is None
+            # if _update_usage does not know the instance.
             counted = self._pinned_outside
             if startup and counted:
                 # If only one side of a move counts here, the instance itself
@@ -109,10 +111,11 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def _update_usage_from_instances(self, context, instances, nodename):
         """Begin a recount: count the instances on this host.
 
-        During a move, Nova may have put the CPU numbers of the other host into
-        an instance that it has read. Count those of this host. If one of our
-        own steps fails, its error is logged, and the host refuses priority
-        instances until the next recount.
+        A recount counts the resources of the host from zero. During a move,
+        Nova may have put the CPU numbers of the other host into an instance
+        that it has read. Count those of this host. If a ``with`` block fails,
+        its error is logged, and the host refuses priority instances until the
+        next recount.
 
         :returns: dict, UUID -> nova.objects.Instance
         """
@@ -130,8 +133,14 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def _update_usage_from_migrations(self, context, migrations, nodename):
         """Count the in-flight moves, but not those that are over.
 
+        Then end the recount, which counts the resources of the host from zero.
+        If a ``with`` block fails, its error is logged, and the host refuses
+        priority instances, mostly until the next recount.
+
         :param migrations: nova.objects.MigrationList, from and to this host
         """
+        # Whether nova-compute has just started: then it does not remember the
+        # CPUs of any move, and must read more of them from the records.
         is_first = not self.priority_host.gate.is_settled
         with self._counting_moves():
             # Nova counts the moves in this list, and later keeps the PCI
@@ -142,8 +151,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         super()._update_usage_from_migrations(context, migrations, nodename)
         with self._counting_moves():
             # During a revert, Nova does not count the instance on its source
-            # host. Only the first recount must do so: later, the source still
-            # has the lease of the instance.
+            # host. Only the first recount must count it here: later, the
+            # source still keeps the CPUs that it has leased to the instance.
             if is_first:
                 for instance, migration in workarounds.find_returning(
                         context, self.host):
@@ -159,7 +168,11 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                                      nodename):
         """Count a move, and watch a live migration to this host.
 
-        The watcher releases the claim when the live migration has ended.
+        The watcher releases the claim when the live migration has ended. It
+        only watches instances that the driver manages: those with a priority
+        and, with ``cpu_priority_mix_enable``, all. An error of this is logged,
+        and the host then refuses priority instances until its resources are
+        counted again.
         """
         super()._update_usage_from_migration(
             context, instance, migration, nodename)
@@ -175,7 +188,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         """Return Nova's dict of a usage, with a ``priority_host.Counted``.
 
         The Counted describes the instance, or one side of its move. It is at
-        the key ``_KEY``, where ``_update_usage`` reads it.
+        the key ``_KEY``, where ``_update_usage`` reads it. After an error of
+        this package, which is logged, the key is missing.
 
         :param object_or_dict: nova.objects.Instance, or nova.objects.Flavor
             for one side of a move
@@ -189,9 +203,10 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def _update_usage(self, usage, nodename, sign=1):
         """Count or free an instance with the CPUs that are leased to it.
 
-        Nova's record may have other CPUs than the lease, for example in the
-        middle of a move. If our own count fails, let Nova count and later free
-        the CPUs of the record: ``_miscounted`` has such instances.
+        The lease is the CPUs and vCPUs that this host keeps for the instance.
+        Nova's record may have other CPUs, for example in the middle of a move.
+        If our own count fails, let Nova count and later free the CPUs of the
+        record: ``_miscounted`` has the UUIDs of such instances.
 
         :param usage: dict of ``_get_usage_dict``. Its ``_KEY`` is a
             ``priority_host.Counted``: the UUID of the instance, and whether it
@@ -212,6 +227,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             if outcome.problem:
                 self._miscounted.add(counted.uuid)
             elif counted.uuid not in self._miscounted:
+                # give_back found that Nova has not counted these CPUs.
                 if not was_counted:
                     # Nova would subtract vCPUs that it has not added.
                     return
@@ -223,8 +239,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                 exception.CPUUnpinningUnknown) as error:
             # If an instance at rest has CPUs outside of cpu_dedicated_set in
             # the first recount, the option is wrong, and
-            # update_available_resource stops the service. Without a Counted,
-            # the instance is not known: the error goes on as in stock Nova.
+            # update_available_resource stops the service. The recount is the
+            # periodic count of all resources. Without a Counted, the instance
+            # is not known: the error goes on as in stock Nova.
             is_outside = isinstance(error, exception.CPUPinningUnknown)
             is_first_recount = not self.priority_host.gate.is_settled
             if counted is None or (
@@ -243,11 +260,13 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         """Claim for an instance that is created or unshelved here.
 
         First release the claims of live migrations to this host that have
-        ended.
+        ended. Note for ``build_failed`` whether the claim is refused.
         """
         self._watcher.release_ended(context)
         self._build.is_refused = False
         try:
+            # After an error, this ends the lease that the claim has begun: the
+            # CPUs that this host keeps for the instance.
             with self.priority_host.claiming(instance.uuid):
                 return super().instance_claim(
                     context, instance, *args, **kwargs)
@@ -272,7 +291,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         """Claim for a resize or cold migration to this host.
 
         First release the claims of live migrations to this host that have
-        ended. Then let libvirt start a test guest of each priority.
+        ended. If the flavor has a priority, let libvirt start a test guest of
+        each priority: if one fails, the claim is refused.
         """
         self._watcher.release_ended(context)
         self.driver.probe_before_move(flavor)
@@ -283,7 +303,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         """Claim for an evacuation to this host.
 
         First release the claims of live migrations to this host that have
-        ended. Then let libvirt start a test guest of each priority.
+        ended. If the flavor has a priority, let libvirt start a test guest of
+        each priority: if one fails, the claim is refused.
         """
         self._watcher.release_ended(context)
         self.driver.probe_before_move(instance.flavor)
@@ -351,8 +372,10 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             return
         with self.priority_host.ends.giving_back(instance.uuid):
             super().update_usage(context, instance, nodename)
-            # This ends the lease unless a guest still uses it, and returns
-            # whether it has ended.
+            # end_lease ends the lease unless a guest still uses its CPUs, and
+            # returns whether the lease has ended: then save the new report. An
+            # error is logged, and the host refuses priority instances until
+            # the periodic task has counted its resources.
             with self._counting():
                 if self.priority_host.end_lease(instance.uuid):
                     self._save_node(context.elevated(), nodename)
@@ -365,12 +388,16 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
 
         An allocation has drifted if its amounts are not those that the flavor
         of the instance requests. An error of this correction is only logged.
+        It is made for the instances that the driver manages: those with a
+        priority and, with ``cpu_priority_mix_enable``, all.
 
         :param instance_by_uuid: dict, UUID -> nova.objects.Instance, of the
             instances on this host
         """
         super()._remove_deleted_instances_allocations(
             context, cn, migrations, instance_by_uuid)
+        # Before nova-compute has reached Placement, the inventories are not
+        # known.
         if self.provider_tree is None:
             return
         with self._contain('heal the allocations', refuse_on_error=False):
@@ -386,12 +413,14 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def _refresh_report(self, compute_node):
         """Put the report of the host into the stats that Nova saves next.
 
+        The stats are the dict of the compute node that nova-scheduler reads.
         The report tells nova-scheduler the CPUs of the host, and how many
         vCPUs it has sold. If the report cannot be made, a report with the
         problem takes its place, so that the scheduler refuses priority
         instances: the last report would still admit them.
         """
-        # An error is logged, and leaves the text at None.
+        # An error is logged. It leaves the text at None, and is the problem of
+        # the outcome, a sentence.
         text = None
         with self._contain('report its CPUs',
                            refuse_on_error=False) as outcome:
@@ -422,6 +451,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def read_inventories(self, compute_node):
         """Return the inventories of a node as Placement has them.
 
+        :returns: dict, resource class -> inventory
         :raises nova.exception.ComputeResourcesUnavailable: if the ratio in
             force is unknown, because nova-compute has not read it yet
         """
@@ -444,9 +474,10 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
 def _describe(object_or_dict, instance, topology):
     """Return the ``priority_host.Counted`` for a call of Nova.
 
-    An instance is at rest if nothing moves or changes it, so that its record
-    has the CPUs on which its guest is. For a recount, Nova may replace them
-    in memory by those of its migration context.
+    It describes the instance itself, which then is resident, or one side of
+    its move. An instance is at rest if nothing moves or changes it, so that
+    its record has the CPUs on which its guest is. For its periodic count, Nova
+    may replace them in memory by those of its migration context.
 
     :param object_or_dict: nova.objects.Instance on the host, or
         nova.objects.Flavor for one side of a move

@@ -47,10 +47,11 @@ class StartGate:
     def check(self, instance):
         """Refuse the start of an instance whose CPUs another one has.
 
+        A leased CPU is kept for one instance, and no other instance gets it.
         If the record of the instance has other CPUs than this host has leased
         to it, write the leased ones into the record. If the CPUs are not
         leased yet, lease them. An unexpected error is only logged: the guest
-        may start.
+        may start. So may any guest that is not pinned.
 
         Call this before Nova destroys or undefines the old guest.
 
@@ -67,7 +68,9 @@ class StartGate:
     def check_arrival(self, instance, numa_info):
         """Refuse a live migration to CPUs that another instance has.
 
-        An unexpected error is only logged: the guest may arrive.
+        If no other instance has them, lease the CPUs to this one: no other
+        instance then gets them. An unexpected error is only logged: the guest
+        may arrive.
 
         :param numa_info: nova.objects.LibvirtLiveMigrateNUMAInfo of this host
         :raises nova.exception.MigrationError: instead of CPUsLeased
@@ -85,6 +88,9 @@ class StartGate:
     def starting(self, instance, host):
         """Check a start, and keep the lease until the start has ended.
 
+        The lease is the CPUs and vCPUs that this host keeps for the instance.
+        Start the guest in this context.
+
         :param host: name of this host
         :raises: if another instance has the CPUs, an error that fits Nova's
             operation; see ``_check_operation``
@@ -99,8 +105,8 @@ class StartGate:
     def _check_operation(self, instance, host):
         """Check a start, and refuse it with an error that fits the operation.
 
-        The error decides what Nova does next, for example whether it tries
-        another host.
+        The check refuses a guest whose CPUs another instance has. The error
+        decides what Nova does next, for example whether it tries another host.
 
         :param host: name of this host
         """
@@ -121,17 +127,19 @@ class StartGate:
     def use_lease(self, instance):
         """Give an instance the CPUs of its lease if its record differs.
 
-        After some failures, the record of an instance has the CPUs of another
-        host or of an earlier move. Nova's next save repairs the record. If
-        the instance has two sets of CPUs here, because it is resized on this
-        host, its record is right.
+        Its lease is a list of LeaseSets: the CPUs and vCPUs that this host
+        keeps for the instance, one set for each flavor. After some failures,
+        the record of an instance has the CPUs of another host or of an earlier
+        move. Nova's next save repairs the record. If the instance has two sets
+        of CPUs here, because it is resized on this host, its record is right.
         """
         pins = demand.get_instance_pins(instance)
         sets = [each for each in self._leases.get(instance.uuid) if each.cpus]
         if not pins or len(sets) != 1:
             return
         lease, = sets
-        # A lease that was read from a guest has no topology.
+        # A lease that was read from a guest has no topology, so that it could
+        # not replace that of the record.
         if lease.topology is None or lease.cpus == pins:
             return
         LOG.warning(
@@ -144,7 +152,9 @@ class StartGate:
     def _take(self, uuid, wanted):
         """Lease CPUs that the instance has not leased yet.
 
-        :param wanted: LeaseSet
+        Warn of them, because a claim should have leased them before.
+
+        :param wanted: LeaseSet with the CPUs on which the guest is to start
         :raises CPUsLeased: if another instance has one of these CPUs
         """
         own = self._leases.get_cpus(uuid)

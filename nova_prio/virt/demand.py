@@ -97,7 +97,7 @@ def get_usage(flavor, numa_topology):
     demand = get_demand(flavor, numa_topology)
     cells = numa_topology.cells if numa_topology else []
     memory_by_cell = {
-        (cell.id, cell.pagesize): cell.memory for cell in cells}
+        (cell.id, cell.pagesize): cell.memory for cell in cells}  # in MB
     return usage.Usage(
         demand=demand,
         shared_by_cell=count_shared_by_cell(numa_topology),
@@ -113,7 +113,8 @@ def get_lease_set(flavor, numa_topology, migration_uuid=None):
     """Return a new ``leases.LeaseSet`` for an instance.
 
     It has the dedicated CPUs that a host keeps for the instance with this
-    flavor, and what the instance takes from the host.
+    flavor, and the vCPUs and memory that the instance takes from the host. The
+    set is not in force until ``leases.Leases`` has it.
 
     :param numa_topology: as Nova fitted it to the host, or None
     :param migration_uuid: that of the move that claims the set, or None
@@ -138,7 +139,7 @@ def needs_whole_cores(flavor, numa_topology):
     """Return whether low-priority guests must not use an instance's cores.
 
     This is so if the instance is real-time or has the CPU thread policy
-    isolate. All its NUMA cells have the same policy.
+    isolate. All its NUMA cells have the same policy, so look at the first.
     """
     return hardware.is_realtime_enabled(flavor) or (
         numa_topology is not None and
@@ -168,8 +169,9 @@ def get_topology_pins(numa_topology):
 def find_floating_cpus(instance, cpus, cells):
     """Return the CPUs where the shared vCPUs of an instance float.
 
-    With a NUMA topology, these are only CPUs of the host cells that have
-    shared vCPUs of the instance.
+    They float if they may run on each of several CPUs. With a NUMA topology,
+    these are only CPUs of the host cells that have shared vCPUs of the
+    instance.
 
     :param instance: nova.objects.Instance
     :param cpus: ``capacity.HostCPUs`` of its host. Its ``floating`` CPUs are

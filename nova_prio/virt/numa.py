@@ -85,13 +85,15 @@ def get_small_pages(host_topology, memory_mb, free_memory_mb):
 def read_small_pages(node, mix, uncounted):
     """Return the ``memory_pages.SmallPages`` that a host reports.
 
-    Subtract what the host has sold to instances that Nova does not count at
+    Small pages are the memory that is not set aside for huge pages. Subtract
+    the memory that the host has sold to instances that Nova does not count at
     the moment.
 
     :param node: nova.objects.ComputeNode that the tracker keeps
     :param mix: whether the host has ``cpu_priority_mix_enable``, and is thus a
         mix host; other hosts report none
-    :param uncounted: list of ``leases.LeaseSet``, those of these instances
+    :param uncounted: list of ``leases.LeaseSet``: what the host keeps for
+        these instances, one or two for each
     :returns: None if the host has no huge pages, or is no mix host
     """
     if not mix:
@@ -122,6 +124,7 @@ def limit_small_pages(host_topology, parts, small):
     limit_mb = memory_pages.calculate_limit_of_any(parts, small)
     if limit_mb is None:
         return host_topology
+    # Nova takes only free pages: reserve those of each cell above the limit.
     cells = [copy.copy(cell) for cell in host_topology.cells]
     for cell in cells:
         cell.mempages = [copy.copy(each) for each in cell.mempages]
@@ -183,8 +186,9 @@ def make_node(topology):
 def make_limits(limits, report, ram_ratio):
     """Return the limits for Nova's test of the NUMA fit.
 
-    They are the ratios of the host itself: a forced target brings no limits,
-    nor does a live migration in Nova 31 to 33 (Launchpad bug 2153425).
+    They are the ratios of the host itself: a request that forces the host
+    brings no limits, nor does a live migration in Nova 31 to 33 (Launchpad bug
+    2153425).
 
     :param limits: nova.objects.NUMATopologyLimits of the request, or None
     :param report: ``capacity_report.CapacityReport``
@@ -206,12 +210,21 @@ def _limit_cell(cell, report, priority):
     float on its dedicated CPUs.
 
     ``cpuset`` becomes the CPUs where the shared vCPUs of the instance may
-    run. Nova subtracts ``cpu_usage`` from its limit. It becomes the value with
-    which the difference is the remaining capacity for the instance.
+    run. Nova calculates the remaining vCPUs as limit - ``cpu_usage``, where
+    the limit is the number of these CPUs times the ratio. ``cpu_usage``
+    becomes the limit minus the vCPUs that remain for the instance by our own
+    calculation, so that Nova's result is the same.
+
+    :param cell: nova.objects.NUMACell of the host; it is changed
+    :param report: ``capacity_report.CapacityReport`` of the host
+    :param priority: of the instance, 'high', 'low' or None
     """
     cpus = capacity.HostCPUs(
         dedicated=frozenset(cell.pcpuset), shared=frozenset(cell.cpuset),
         ratio=report.ratio, mix=True)
+    # The vCPUs of low-priority instances on this cell. The rest of cpu_usage
+    # are those of ordinary instances. Report and cell may be of different
+    # times: if the report has more, no vCPUs are ordinary.
     low_vcpus = report.low_by_cell.get(cell.id, 0)
     # The remaining shared vCPUs of this cell: ``low`` for a low-priority
     # instance, ``ordinary`` for any other. Dedicated vCPUs do not matter here:

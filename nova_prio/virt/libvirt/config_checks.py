@@ -76,7 +76,8 @@ def _find_old_options(conf, dedicated, shared):
 def find_offline_cpus(conf):
     """Return which CPU sets hold CPUs that this host does not have online.
 
-    nova-compute starts with such a set, but each of its recounts fails.
+    nova-compute starts with such a set, but each run of its periodic task,
+    which counts the resources of the host, fails.
 
     :returns: as ``find_problems``; empty if the kernel tells no CPUs
     """

@@ -81,8 +81,10 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def init_host(self, host):
         """Start the driver, unless the configuration is wrong.
 
-        If a later step fails, its error is logged. The service starts, but
-        after some errors refuses priority instances.
+        If a later step (a ``with`` block) fails, its error is logged. The
+        service starts, but after some errors refuses priority instances. A
+        partition is the cgroup of all guests of one priority, and a leased CPU
+        is kept for one instance.
 
         :raises SystemExit: after a log line that names option and remedy
         """
@@ -154,8 +156,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def probe_before_move(self, flavor):
         """Probe again whether guests with a priority start on this host.
 
-        Do so only if the instance that moves here has one. An error is logged,
-        and the host then refuses priority instances.
+        A probe lets libvirt start a test guest of each priority. Probe only if
+        the instance that moves here has a priority. An error is logged, and
+        the host then refuses priority instances.
 
         :param flavor: nova.objects.Flavor of the instance that moves here
         """
@@ -166,9 +169,11 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def get_available_resource(self, nodename):
         """Return Nova's result; first ask libvirt what the recount will need.
 
-        Start test guests if necessary, read the guests, and measure the CPU
-        time for low-priority guests. Nova calls this before it takes the lock
-        of the tracker, so that no other call waits if libvirt hangs.
+        The recount is the periodic count of the host's resources, which
+        follows this call. Start test guests if necessary, read the guests, and
+        measure the CPU time for low-priority guests. Nova calls this before it
+        takes the lock of the tracker, so that no other call waits if libvirt
+        hangs.
 
         :raises nova.exception.HypervisorUnavailable: if libvirt is gone; other
             errors of these steps are logged
@@ -182,6 +187,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             self.guests.read_guests(dedicated=self._get_pcpu_available())
         with self.steps.contain('measure the low supply',
                                 refuse_on_error=False):
+            # The CPUs where low-priority guests run: the shared CPUs and, with
+            # cpu_priority_mix_enable, the dedicated ones.
             floating = self._get_vcpu_available()
             if self.mix:
                 floating = self.get_floating_cpus()
@@ -191,9 +198,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
         """Report the inventories and the traits of a priority host.
 
-        If this fails, a host with ``cpu_priority_mix_enable`` must keep its
-        VCPU and MEMORY_MB inventories: Nova's own count no dedicated CPUs as
-        VCPU, and may overcommit memory.
+        If this fails, a host with ``cpu_priority_mix_enable`` must keep the
+        VCPU and MEMORY_MB inventories that it had before this call: Nova's own
+        inventories count no dedicated CPUs as VCPU, and may overcommit memory.
 
         :param provider_tree: nova.compute.provider_tree.ProviderTree
         :param allocations: dict of Nova, UUID of a consumer -> its allocation;
@@ -213,6 +220,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
     def _report_priority(self, provider_tree, nodename):
         """Replace Nova's inventories and our traits of this host.
+
+        Warn once if Nova's option would overcommit memory.
 
         :param provider_tree: nova.compute.provider_tree.ProviderTree, with the
             inventories of Nova's driver; it is changed
@@ -315,6 +324,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def _float_in_cells(self, cputune, instance_numa_topology):
         """Let each vCPU also float on the dedicated CPUs of its host cell.
 
+        Such a vCPU may run on each of these CPUs, beside the shared ones.
+
         :param cputune: LibvirtConfigGuestCPUTune of the guest; it is changed
         :param instance_numa_topology: nova.objects.InstanceNUMATopology, as
             fitted to the host: its cells have the ids of host cells
@@ -347,7 +358,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Return Nova's domain XML with the settings of the priority.
 
         If Nova's record has other CPUs than are leased to the instance, write
-        the leased ones into the record first. An error of this is only logged.
+        the leased ones into the record first. Leased CPUs are those that this
+        host keeps for it. An error of this step is only logged.
         """
         with self.steps.contain('use the leased CPUs', refuse_on_error=False):
             self.priority_host.gate.use_lease(instance)
@@ -364,6 +376,10 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
     def rebuild(self, context, instance, *args, evacuate=False, **kwargs):
         """Let a rebuild on the same host use the CPUs of the instance.
+
+        An evacuation uses those of its claim. Before a rebuild, check whether
+        its CPUs are leased to another instance, for which this host then keeps
+        them.
 
         After a failed move, Nova keeps the migration context with CPUs of the
         other host, and would start the guest on CPUs with these numbers.
@@ -433,10 +449,11 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                       pause=False, **kwargs):
         """Start a guest, unless its CPUs are leased to another instance.
 
-        The start gate checks this, and keeps the lease of the instance until
-        the start has ended. If a guest with a priority does not start, libvirt
-        may be unable to start any: let the next recount try this with a test
-        guest.
+        The start gate checks this, and keeps the lease of the instance, which
+        is the CPUs that the host keeps for it, until the start has ended. If a
+        guest with a priority does not start, libvirt may be unable to start
+        any of this priority. Let the next run of the periodic task find this
+        out: it then starts a test guest of each priority.
 
         Nova calls this for each new or moved guest, and for each guest after a
         hard reboot, a resume or a rescue.

@@ -132,8 +132,8 @@ def is_made_by_nova(xml):
 def find_blocking_cpus(guest, is_low, dedicated):
     """Return the dedicated CPUs where a guest keeps others from being pinned.
 
-    The vCPUs of a low-priority guest may run beside a pinned guest, but its
-    emulator and I/O threads must not.
+    The vCPUs of a low-priority guest may run beside a pinned guest, and do not
+    count. Its emulator and I/O threads must not run there.
 
     :param guest: Guest, with the CPUs that libvirt shows
     :param is_low: whether the guest has low priority
@@ -183,6 +183,8 @@ def _parse_cpuset(element):
 
 def _get_child(parent, name, **attributes):
     """Return the child element with these attributes; add it if missing.
+
+    Of several such children, return the first.
 
     :param parent: element of lxml
     :param name: tag of the child

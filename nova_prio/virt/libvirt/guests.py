@@ -71,8 +71,8 @@ class HostGuests:
         If libvirt does not show one guest, log the error, and keep what the
         last read has found of it.
 
-        Call this before the recount takes the lock of the tracker: libvirt
-        may hang.
+        Call this before the recount, which is the periodic count of the host's
+        resources, takes the lock of the tracker: libvirt may hang.
 
         :param dedicated: set of the dedicated CPUs of the host now, which
             ``update_blocked`` compares with the CPUs of the guests
@@ -90,6 +90,7 @@ class HostGuests:
                                      refuse_on_error=False) as outcome:
                 guest = _read(domain, domain.UUIDString() in running)
             if outcome.problem:
+                # The error is logged, and the problem is a sentence about it.
                 guest = _assume(domain, last_by_uuid, outcome.problem)
             # It is None if the domain is gone by now.
             if guest is not None:
@@ -97,12 +98,12 @@ class HostGuests:
         self._last_read = guests, frozenset(dedicated)
 
     def measure_supply(self, floating):
-        """Update ``low_supply`` for the last read guests.
+        """Update ``low_supply`` of this object for the last read guests.
 
         This is the CPU time that low-priority guests can get.
 
-        Call this before the recount takes the lock of the tracker: libvirt
-        may hang.
+        Call this before the recount, which is the periodic count of the host's
+        resources, takes the lock of the tracker: libvirt may hang.
 
         :param floating: set of the CPUs where low-priority guests may run
         """
@@ -238,7 +239,8 @@ class HostGuests:
                 continue
             recounts = last_recounts.get(guest.uuid, 0) + 1
             self._recounts[guest.uuid] = recounts
-            # In the first recount, Nova may be about to end its guest.
+            # A recount is a run of the periodic task. When the first one finds
+            # the guest, Nova may be about to end it.
             if guest.is_of_nova and recounts == 2:
                 LOG.warning(
                     'The guest %s runs here, but its instance is not on this '
@@ -310,10 +312,11 @@ def _assume(domain, last_by_uuid, problem):
 def _find_stale_cpus(guest, instance, dedicated):
     """Return the dedicated CPUs where the guest of an instance floats.
 
-    It floats there if these CPUs were shared when the guest was started. The
-    vCPUs of a low-priority guest do not count: they may run beside a pinned
-    guest. If a guest is off, Nova makes new XML for its next start, unless it
-    is suspended or is being rebooted.
+    No instance may be pinned on these. The guest floats there if these CPUs
+    were shared when the guest was started. The vCPUs of a low-priority guest
+    do not count: they may run beside a pinned guest. If a guest is off, Nova
+    makes new XML for its next start, unless the guest is suspended or is being
+    rebooted.
 
     :param dedicated: frozenset of the dedicated CPUs of the host
     """

@@ -30,7 +30,8 @@ class LiveMigration:
         """Check this host, and tell the source which CPUs of this host to use.
 
         Let Nova claim for every instance that the driver manages, also
-        without a NUMA topology.
+        without a NUMA topology: for those with a priority and, with
+        ``cpu_priority_mix_enable``, for all.
 
         :returns: LibvirtLiveMigrateData of Nova, with more fields set
         :raises nova.exception.MigrationPreCheckError: if the guest would lose
@@ -123,7 +124,8 @@ class LiveMigration:
         """
         priority = demand.get_priority(instance)
         # A low-priority guest may float on dedicated CPUs of others. For any
-        # other guest, ask the start gate.
+        # other guest, ask the start gate, which refuses a guest on CPUs that
+        # this host keeps for another instance.
         if priority != capacity.LOW and 'dst_numa_info' in migrate_data:
             self.priority_host.gate.check_arrival(
                 instance, migrate_data.dst_numa_info)
@@ -142,7 +144,7 @@ class LiveMigration:
         these changes.
         """
         # Maybe libvirt could not start the guest in the cgroup of its
-        # priority: let the next recount test this.
+        # priority: let the next run of the periodic task test this.
         if demand.get_priority(instance) is not None:
             self.partitions.record_failed_start()
         instance.obj_reset_changes(recursive=True)

@@ -65,7 +65,11 @@ class Partitions:
 
     @property
     def needs_probe(self):
-        """Whether the next update of the host must probe the partitions."""
+        """Whether the next update of the host must probe the partitions.
+
+        It must after a failed probe, and if a guest with a priority failed to
+        start after the last probe had begun.
+        """
         return bool(self.problem) or any(
             probe.started_at < self._failed_at
             for probe in list(self._probes.values()))
@@ -112,8 +116,10 @@ class Partitions:
     def _get_or_start_probe(self, priority, cpus):
         """Return a starting or trusted probe of a partition, or start one.
 
-        A probe is trusted for some time after its success. Call this with the
-        lock.
+        A probe is a thread in which libvirt starts a test guest in the
+        partition, which is the cgroup of all guests of one priority. It is
+        trusted for some time after its success: no new one is necessary then.
+        Call this with the lock.
 
         :param priority: key of ``guest_xml.PARTITIONS``
         :param cpus: set of CPU numbers for the guest of the probe
@@ -139,6 +145,10 @@ class Partitions:
 
     def _record_result(self, probe):
         """Update ``problem`` from a probe, unless a later probe exists.
+
+        A probe lets libvirt start a test guest in a partition, which is the
+        cgroup of all guests of one priority. ``problem`` is a sentence while a
+        partition has an error, and '' otherwise.
 
         The thread of the probe calls this at its end. A caller of ``probe``
         calls this if the probe takes longer than WAIT_SECONDS; it has no error
@@ -167,6 +177,9 @@ class Partitions:
 
     def _log_result(self, probe):
         """Log an unexpected error once per type, and a slow probe once.
+
+        A probe lets libvirt start a test guest in a partition, the cgroup of
+        all guests of one priority.
 
         An error of libvirt is expected: the caller logs it.
         """
@@ -226,7 +239,10 @@ class _Probe(threading.Thread):
         return self.succeeded_at == -math.inf and self.is_alive()
 
     def run(self):
-        """Start and stop the guest, then call ``on_end``."""
+        """Start and stop the guest, then call ``on_end``.
+
+        An error is not raised, but kept in ``error``.
+        """
         try:
             if self._predecessor is not None:
                 self._predecessor.join()
@@ -237,7 +253,12 @@ class _Probe(threading.Thread):
         self._on_end(self)
 
     def _start_and_stop_guest(self):
-        """Start the guest in its partition, and stop it."""
+        """Start the guest in its partition, and stop it.
+
+        A partition is the cgroup of all guests of one priority.
+
+        :raises: the errors of libvirt, if it cannot start the guest
+        """
         connection = self._host.get_connection()
         # If libvirtd or nova-compute stopped during a probe, its guest exists:
         # destroy it.

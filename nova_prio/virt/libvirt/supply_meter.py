@@ -48,9 +48,10 @@ class SupplyMeter:
 
         The low supply is the CPU time that low-priority guests can get.
 
-        Call this before the recount takes the lock of the tracker: libvirt
-        may hang. It is one call of libvirt, or none without low-priority
-        guests, and it waits for no job of a guest.
+        Call this before the recount, which is the periodic count of the host's
+        resources, takes the lock of the tracker: libvirt may hang. This makes
+        one call of libvirt, or none without low-priority guests, and waits for
+        no job of a guest.
 
         If libvirt or /proc/stat fails, warn of the first of several failures
         in a row. After some minutes of failures, the low supply is unknown.
@@ -121,7 +122,8 @@ def _parse_vcpus(stats):
         lacks vCPUs that are offline, and may lack the delays
     """
     for name, run in stats.items():
-        # Only "vcpu.NUMBER.time" is the time that a vCPU has run.
+        # Only "vcpu.NUMBER.time" is the time that a vCPU has run, and
+        # "vcpu.NUMBER.delay" the time that it has waited for a CPU.
         kind, _, rest = name.partition('.')
         number, _, what = rest.partition('.')
         if kind == 'vcpu' and what == 'time':
