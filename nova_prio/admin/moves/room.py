@@ -112,22 +112,26 @@ class RoomPlan:
             # This adds the destinations that would be refused to ``refused``.
             if verdicts.add_refused_hosts(plan, refused):
                 continue
+            # Check the new instances that need no moves, too: a move of the
+            # plan may take their room.
+            plan = plan._replace(hosts=plan.hosts + tuple(now.elements()))
             # Each move is accepted: an obstacle is that of a new instance.
             obstacle = verdicts.check(plan, wanted)
             if obstacle is None:
                 misses = [_add_reason(miss, closed) for miss in plan.misses]
-                return plan._replace(
-                    hosts=plan.hosts + tuple(now.elements()),
-                    misses=tuple(misses))
+                return plan._replace(misses=tuple(misses))
             host = obstacle.answer.host
-            closed[host] = obstacle.answer
-            if fitting is None:
-                fitting = units.find(verdicts.judge, self._make_request())
-            # How many new instances fit on this host now. Without moves, not
-            # all of them fit: leave at least one to plan.
-            number = min(fitting.count([host]), missing - 1)
-            if number:
-                now[host] = number
+            if host in now:
+                del now[host]
+            else:
+                closed[host] = obstacle.answer
+                if fitting is None:
+                    fitting = units.find(verdicts.judge, self._make_request())
+                # How many new instances fit on this host now. Without moves,
+                # not all of them fit: leave at least one to plan.
+                number = min(fitting.count([host]), missing - 1)
+                if number:
+                    now[host] = number
             # The next plan does not use this host, so that its moves differ:
             # forget what would be refused among the moves of this plan.
             refused = self.cloud.add_not_live(self._refused)
