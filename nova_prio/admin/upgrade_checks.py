@@ -178,7 +178,7 @@ def _check_compute(conf: cfg.ConfigOpts) -> _Findings:
         'os_vif', "nova-compute does not find '%s'" % _DRIVER)
     problems = compute_checks.find_problems(conf)
     # The CPU sets can be compared with the host only if they can be read.
-    problems = problems or compute_checks.find_offline_cpus(conf)
+    problems = problems or compute_checks.find_problems_of_nova(conf)
     yield from _list_all(FAILURE, problems)
     name = 'ram_allocation_ratio'
     if conf[name] is None:

@@ -44,22 +44,26 @@ def find_problems(conf):
             "[compute] cpu_dedicated_set and [compute] cpu_shared_set both "
             "hold CPUs %s; take them out of one of the two."
             % hardware.format_cpu_spec(dedicated & shared))
-    problems += _find_old_options(conf, dedicated, shared)
     if conf.cpu_priority_mix_enable:
         problems += find_mix_problems(
             conf, dedicated, shared, conf.cpu_allocation_ratio)
     return problems + find_low_emulator_problems(conf, dedicated)
 
 
-def _find_old_options(conf, dedicated, shared):
-    """Return the options with which Nova does not start beside CPU sets.
+def find_problems_of_nova(conf):
+    """Return why Nova itself does not work with the CPU sets on this host.
 
-    These are the rules of Nova's libvirt driver. Beside a shared set alone,
-    Nova only warns of vcpu_pin_set.
+    These are the rules of Nova's libvirt driver. It does not start with some
+    old options beside CPU sets. If a CPU of a set is not online, it starts,
+    but each run of its periodic task, which counts the resources of the host,
+    fails.
 
-    :returns: as ``find_problems``
+    :returns: as ``find_problems``, which must have found none
     """
+    dedicated = hardware.get_cpu_dedicated_set() or set()
+    shared = hardware.get_cpu_shared_set() or set()
     problems = []
+    # Beside a shared set alone, Nova only warns of vcpu_pin_set.
     if conf.vcpu_pin_set and dedicated:
         problems.append(
             "[DEFAULT] vcpu_pin_set is '%s' beside [compute] "
@@ -70,26 +74,14 @@ def _find_old_options(conf, dedicated, shared):
             '[DEFAULT] reserved_host_cpus is %d beside CPU sets in [compute], '
             'which already leave out the CPUs of the host; remove '
             'reserved_host_cpus.' % conf.reserved_host_cpus)
-    return problems
-
-
-def find_offline_cpus(conf):
-    """Return which CPU sets hold CPUs that this host does not have online.
-
-    nova-compute starts with such a set, but each run of its periodic task,
-    which counts the resources of the host, fails.
-
-    :returns: as ``find_problems``; empty if the kernel tells no CPUs
-    """
-    problems = _find_offline(
+    problems += _find_offline(
         "[compute] cpu_shared_set is '%s'" % conf.compute.cpu_shared_set,
-        hardware.get_cpu_shared_set() or set())
+        shared)
     # Nova itself takes dedicated CPUs online for its guests.
     if not conf.libvirt.cpu_power_management:
         problems += _find_offline(
             "[compute] cpu_dedicated_set is '%s'"
-            % conf.compute.cpu_dedicated_set,
-            hardware.get_cpu_dedicated_set() or set())
+            % conf.compute.cpu_dedicated_set, dedicated)
     return problems
 
 

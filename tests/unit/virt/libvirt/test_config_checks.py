@@ -51,12 +51,6 @@ def problems(monkeypatch, tmp_path):
     (dict(cpu_shared_set='6-11'), [['both hold CPUs 6-7']]),
     (dict(cpu_shared_set='6-11', cpu_priority_mix_enable=False),
      [['both hold CPUs 6-7', 'out of one']]),
-    (dict(reserved_host_cpus=1), [['reserved_host_cpus is 1', 'remove']]),
-    (dict(reserved_host_cpus=1, cpu_dedicated_set=None,
-          cpu_shared_set=None, cpu_priority_mix_enable=False), []),
-    (dict(vcpu_pin_set='0-7'), [["vcpu_pin_set is '0-7'", 'remove']]),
-    (dict(vcpu_pin_set='0-7', cpu_dedicated_set=None,
-          cpu_priority_mix_enable=False), []),
     (dict(cpu_dedicated_set='0-x'),
      [["cpu_dedicated_set is '0-x'", 'such as 0-3,8']]),
     (dict(cpu_shared_set='8,^8'), [["cpu_shared_set is '8,^8'"]]),
@@ -94,20 +88,25 @@ def test_problems(problems, options, words):
         assert all(word in problem for word in expected), problem
 
 
-@pytest.mark.parametrize('online, power_management, words', [
-    ('0-15\n', False, []),
+@pytest.mark.parametrize('options, words', [
+    (dict(online='0-15\n'), []),
     # A container may have no such file.
-    (None, False, []),
-    ('0-9\n', False, [["cpu_shared_set is '8-11'", 'CPUs 10-11 are not',
-                       'give CPUs of 0-9']]),
-    ('8-11\n', False, [["cpu_dedicated_set is '0-7'", 'CPUs 0-7 are not']]),
-    ('8-11\n', True, []),
-    ('0-5\n', False, [['cpu_shared_set'], ['cpu_dedicated_set', 'CPUs 6-7']]),
+    ({}, []),
+    (dict(online='0-9\n'), [["cpu_shared_set is '8-11'",
+                             'CPUs 10-11 are not', 'give CPUs of 0-9']]),
+    (dict(online='8-11\n'), [["cpu_dedicated_set is '0-7'",
+                              'CPUs 0-7 are not']]),
+    (dict(online='8-11\n', cpu_power_management=True), []),
+    (dict(online='0-5\n'), [['cpu_shared_set'],
+                            ['cpu_dedicated_set', 'CPUs 6-7']]),
+    (dict(reserved_host_cpus=1), [['reserved_host_cpus is 1', 'remove']]),
+    (dict(reserved_host_cpus=1, cpu_dedicated_set=None,
+          cpu_shared_set=None), []),
+    (dict(vcpu_pin_set='0-7'), [["vcpu_pin_set is '0-7'", 'remove']]),
+    (dict(vcpu_pin_set='0-7', cpu_dedicated_set=None), []),
 ])
-def test_offline_cpus(problems, online, power_management, words):
-    found = problems(
-        online=online, find=config_checks.find_offline_cpus,
-        cpu_power_management=power_management)
+def test_problems_of_nova(problems, options, words):
+    found = problems(find=config_checks.find_problems_of_nova, **options)
     assert len(words) == len(found), found
     for expected, problem in zip(words, found):
         assert all(word in problem for word in expected), problem
