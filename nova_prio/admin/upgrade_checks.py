@@ -176,9 +176,9 @@ def _check_compute(conf: cfg.ConfigOpts) -> _Findings:
     # plug-ins of os-vif: that of this package puts its driver there.
     yield from _find_missing_plugin(
         'os_vif', "nova-compute does not find '%s'" % _DRIVER)
-    problems = compute_checks.find_problems(conf)
     # The CPU sets can be compared with the host only if they can be read.
-    problems = problems or compute_checks.find_problems_of_nova(conf)
+    problems = (compute_checks.find_problems(conf) or
+                compute_checks.find_problems_of_nova(conf))
     yield from _list_all(FAILURE, problems)
     name = 'ram_allocation_ratio'
     if conf[name] is None:

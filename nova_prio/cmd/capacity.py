@@ -129,10 +129,10 @@ class ShowCapacity(report.Report):
         from nova_prio.admin.moves import verdicts
         # Name of an aggregate -> names of its hosts to lose. All aggregates of
         # the hosts count without --aggregate.
-        members = {
-            name: [host.name for host in group]
-            for name, group in host_inventory.group_by_aggregate(hosts).items()
-            if not parsed_args.aggregate or name in parsed_args.aggregate}
+        members = {}
+        for name, group in host_inventory.group_by_aggregate(hosts).items():
+            if not parsed_args.aggregate or name in parsed_args.aggregate:
+                members[name] = [host.name for host in group]
         placement = controller.make_placement_client()
         losses = list(loss.list_losses(
             cloud.read_fleet(context, placement), members,

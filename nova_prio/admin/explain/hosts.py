@@ -98,14 +98,15 @@ class Hosts(host_manager.HostManager):
 
     ``nodes`` are pairs of a nova.objects.ComputeNode and the UUID of its cell.
     ``silent_cells`` are the UUIDs of the cells that do not answer.
-    ``unusable`` is a dict, name of a filter that cannot run here -> why.
+    ``unusable_filters`` is a dict, name of a filter that cannot run here ->
+    why.
     """
 
     enabled_filters: list[filters.BaseHostFilter]
 
     def __init__(self, context: nova_context.RequestContext) -> None:
         # Name of a filter -> why it cannot run here.
-        self.unusable: dict[str, str] = {}
+        self.unusable_filters: dict[str, str] = {}
         # UUID of a compute node -> its NUMA topology, for all states of it.
         self._topologies: dict[str, objects.NUMATopology] = {}
         # nova-scheduler checks its options when it loads our filter. Here,
@@ -161,7 +162,8 @@ class Hosts(host_manager.HostManager):
                 chosen += super()._choose_host_filters([name])
             # A filter of another package may raise anything.
             except Exception as error:
-                self.unusable[name] = host_inventory.format_first_line(error)
+                self.unusable_filters[name] = (
+                    host_inventory.format_first_line(error))
         return chosen
 
     def _get_instance_info(self, context: nova_context.RequestContext,
@@ -232,7 +234,7 @@ class Hosts(host_manager.HostManager):
             return list(self.get_filtered_hosts(states, spec, index) or ())
         # A filter of another package may raise anything.
         except Exception as error:
-            self.unusable[type(the_filter).__name__] = (
+            self.unusable_filters[type(the_filter).__name__] = (
                 host_inventory.format_first_line(error))
             return states
         finally:

@@ -91,8 +91,7 @@ class Judge:
         """
         doubts = []
         # Name of a filter that cannot run here -> why.
-        unusable_filters = self.hosts.unusable
-        for name, problem in sorted(unusable_filters.items()):
+        for name, problem in sorted(self.hosts.unusable_filters.items()):
             doubts.append('filter %s cannot run here (%s)' % (name, problem))
         # Problems for which nova-scheduler does not start.
         for problem in config_checks.find_problems(nova.conf.CONF):

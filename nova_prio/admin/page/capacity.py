@@ -135,9 +135,10 @@ def _add_up_units(selected: abc.Iterable[host_inventory.HostRecord],
     """
     if units is None:
         return {}
-    members = host_inventory.group_by_aggregate(selected)
-    return {name: units.count([host.name for host in hosts])
-            for name, hosts in members.items()}
+    sums = {}
+    for name, hosts in host_inventory.group_by_aggregate(selected).items():
+        sums[name] = units.count([host.name for host in hosts])
+    return sums
 
 
 def _read_instances(
