@@ -221,8 +221,9 @@ def _check_guests(conf: cfg.ConfigOpts) -> _Findings:
         return
     except guests.GuestsUnreadable as error:
         yield WARNING, (
-            'The guests of this host are not checked: %s; run this as a user '
-            'who may connect to libvirt.' % str(error).rstrip('.'))
+            'The guests of this host are not checked: %s; start libvirt, and '
+            'run this as a user who may connect to it.'
+            % str(error).rstrip('.'))
         return
     found = list(guests.check(host, running))
     # Kind of finding -> clause that says what is wrong with the guests.

@@ -36,8 +36,8 @@ class UninstallCheck(report.Report):
                           for kind, number in counts.items())
         if uninstall.UNREAD in counts:
             return self.end(report.FAILED, (
-                'Not all could be checked (%s). Correct the rows of kind '
-                '"unread" first, and run this command again.' % kinds))
+                'Not all could be checked (%s). Follow the remedies of the '
+                'rows of kind "unread".' % kinds))
         if rows:
             return self.end(report.FOUND, (
                 'Leftovers: %s. Remove them in the order of the list, and run '

@@ -276,7 +276,8 @@ class UninstallCheck(base.FunctionalTest):
             with mock.patch(name, side_effect=error):
                 left = self.check(command.FAILED)[uninstall.UNREAD]
             self.assertIn([words], left.values())
-            self.assertIn('Correct the rows of kind "unread" first', self.said)
+            self.assertIn('Follow the remedies of the rows of kind "unread"',
+                          self.said)
         with mock.patch('nova.objects.FlavorList.get_all',
                         side_effect=exception.NovaException('never seen')):
             self.assertEqual(1, commands.run('uninstall-check')[0])
