@@ -204,7 +204,9 @@ def find_mismatches(service):
 
     :param service: such as 'nova-compute'
     """
-    # Each comparison has a sentence, or None if Nova matches.
+    # Each comparison has a sentence, or None if Nova matches. EXTENDED is a
+    # dict, service -> list of full names of our classes that extend a class of
+    # Nova.
     found = [compare_name(*name) for name in list_names(service)]
     found += map(compare_methods, interfaces.EXTENDED.get(service, ()))
     found += _find_missing_options(service)

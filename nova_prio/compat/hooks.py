@@ -95,11 +95,12 @@ def install_tracker(tracker_class, claim_class, move_claim_class):
         """The tracker for a driver."""
 
         def __new__(cls, host, driver, *args, **kwargs):
-            """Return a tracker of ``tracker_class``, or Nova's own.
+            """Return our tracker for our driver, else Nova's own tracker.
 
-            Python calls ``__init__`` only if the result is an instance of this
-            class, which the former is. Nova's own is none: its class has made
-            it completely.
+            Only our driver has ``priority_host``. Python calls ``__init__`` of
+            the result only if it is an instance of this class. Our tracker is
+            one. Nova's own tracker is none, and is already complete: the call
+            of its class has also called its ``__init__``.
             """
             if hasattr(driver, 'priority_host'):
                 return super().__new__(cls)

@@ -66,23 +66,27 @@ class MoveWorkarounds:
         """Claim for a move; prepare Nova's tracker for the claim.
 
         Bug: (a) Nova forgets the PCI devices that a failed move has claimed.
-        (b) For a live migration, see ``keeps_pci_requests``. (c) Nova saves a
-        migration context with each claim. For a live migration of an instance
-        without a NUMA topology, only this package makes a claim.
+        (b) For a live migration, Nova saves new PCI requests, but claims the
+        devices for the old ones. (c) Nova saves a migration context with each
+        claim. For a live migration of an instance without a NUMA topology,
+        only this package makes a claim.
         Without this workaround: (a) a later recount, which is a run of the
-        periodic task, may allocate these devices to the instance. Nova
-        gives a guest all devices that are allocated to its instance, also
-        those of another host. (c) The context stays. The next live migration
-        may lead to a host without this package, which makes no new context.
-        Then the context names an older migration, and a recount takes the
-        present one for stale, and sets it to "error".
+        periodic task, may allocate these devices to the instance. Nova gives a
+        guest all devices that are allocated to its instance, also those of
+        another host. (b) The guest cannot be started again after the live
+        migration. (c) The context stays. The next live migration may lead to a
+        host without this package, which makes no new context. Then the context
+        names an older migration, and a recount takes the present one for
+        stale, and sets it to "error".
         Test: ``test_live_migration``, (a)
         ``Devices.test_checks_that_fail_after_the_claim``, (b)
         ``Devices.test_claims_that_fail``, (c)
         ``test_aborted_before_it_began``.
         """
         # (a) Free the claims that are left of a failed move to this host. But
-        # if the instance is on this host, the claims may be its own.
+        # if the instance is on this host, the claims may be its own. The
+        # driver manages the instances with a priority and, with
+        # ``cpu_priority_mix_enable``, all: leave the others to stock Nova.
         if (self.pci_tracker and instance.host != self.host and
                 self.driver.manages(instance)):
             self.pci_tracker.free_instance_claims(context, instance)
@@ -114,6 +118,10 @@ class MoveWorkarounds:
         guest cannot be started again after the live migration.
         Test: ``test_live_migration``,
         ``Devices.test_guests_start_again_on_their_host``.
+
+        :returns: True for a live migration of an instance that the driver
+            manages: one with a priority or, with ``cpu_priority_mix_enable``,
+            any. Stock Nova handles all others.
         """
         return (migration is not None and migration.is_live_migration and
                 self.driver.manages(instance))
@@ -137,6 +145,8 @@ class MoveWorkarounds:
         claimed = None
         # An error in this block is logged, and does not fail Nova's recount.
         # The host then refuses priority instances until the next recount.
+        # keeps_pci_requests selects the live migrations of instances that the
+        # driver manages. For one that leaves the host, pop() finds no claim.
         with self.driver.priority_host.steps.contain(
                 'keep the PCI devices of a live migration claimed',
                 refuse_until_recount=True):
@@ -171,12 +181,14 @@ class MoveWorkarounds:
 def may_count(migration, is_first):
     """Return whether a recount of the host's resources may count a migration.
 
-    Bug: no number (a side effect of Nova's commit 255b3f2f91). Nova counts
-    failed migrations as part of the next move of the instance, and keeps the
-    PCI devices that they have claimed.
-    Without this workaround: a host counts the next move twice, or counts a
-    move that does not concern the host, until the next recount. The devices
-    stay claimed as long as there is a record of the failed migration.
+    Bug: no number (a side effect of Nova's commit 255b3f2f91). Nova also lists
+    the migrations with the status "error". While the instance is in its next
+    move, Nova counts such a failed migration as if it were this move, and
+    keeps the PCI devices that it has claimed.
+    Without this workaround: a host counts the next move twice, for the failed
+    migration and again when it claims. Or it counts a move that does not
+    concern the host. Both last until the next recount. The devices stay
+    claimed as long as there is a record of the failed migration.
     Test: ``test_in_flight_moves``,
     ``test_evacuation_to_source_of_failed_move``,
     ``test_migration_after_failed_live_migration``; for the devices
@@ -209,8 +221,9 @@ def restore_own_cpus(instance, host):
     may belong to an unfinished resize on the host: Nova counts the new CPUs
     for this resize anyway, and would not count the old ones.
     Without this workaround: nova-compute keeps the CPU numbers of another host
-    for the instance, if it does not remember any for it: after a restart, or
-    if the instance has no pinned CPUs here.
+    for the instance. It does not if it remembers CPUs of this host for the
+    instance. But it remembers none after a restart, nor for an instance that
+    has no pinned CPUs here.
     Test: ``test_in_flight_moves``, ``test_first_recount_ignores_later_move``.
     """
     if not has_applied_context(instance):
@@ -228,8 +241,9 @@ def restore_own_cpus(instance, host):
 def has_applied_context(instance):
     """Return whether Nova has applied the migration context of an instance.
 
-    Nova does so in memory, for a recount. The NUMA topology of the instance is
-    then the same object as the new topology of the context.
+    Nova does so in memory, for its periodic count of the resources. The
+    NUMA topology of the instance is then the same object as the new topology
+    of the context.
     """
     # If a field is not loaded, do not load it: Nova would save it.
     if 'migration_context' not in instance or 'numa_topology' not in instance:

@@ -74,11 +74,15 @@ class AllocationHealing:
                 uncorrected = last.get(uuid)
                 # If the last run has found the same drift without an error,
                 # the allocation is right: a sharing provider, such as that of
-                # a shared disk, has the missing amount.
+                # a shared disk, has the missing amount. Otherwise correct it.
+                # The result replaces that of the last run, which _heal needs
+                # to repeat no warning.
                 if uncorrected != known_drift:
                     uncorrected = _heal(context, client, compute_node, uuid,
                                         known_drift, uncorrected)
-                if uncorrected is not None:
+                # It is None if the allocation was corrected, or if Nova is
+                # changing the instance.
+                if uncorrected:
                     self._seen[uuid] = uncorrected
         except (exception.ResourceProviderAllocationRetrievalFailed,
                 exception.ConsumerAllocationRetrievalFailed,

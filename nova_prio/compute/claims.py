@@ -36,10 +36,10 @@ class _PriorityTest:
     def _test_numa_topology(self, compute_node, limit, /):
         """Return all reasons to refuse the claim in one text, or None.
 
-        Our test comes first, then Nova's. If ours raises an error, the claim
-        is refused if Nova's test alone is not sufficient: for an instance with
-        a priority, and for a pinned one on a mix host, which has
-        ``cpu_priority_mix_enable``. There, Nova does not know the CPUs on
+        Our test comes first, then Nova's of the NUMA topology. If ours raises
+        an error, the claim is refused if Nova's alone is not sufficient: for
+        an instance with a priority, and for a pinned one on a mix host, which
+        has ``cpu_priority_mix_enable``. There, Nova does not know the CPUs on
         which no instance may be pinned.
 
         If there is no reason, lease the CPUs to the instance: while they are
@@ -65,12 +65,16 @@ class _PriorityTest:
         if unfit:
             refusals.append(str(unfit))
         if not refusals:
+            # An error is logged, and does not refuse this claim. The host then
+            # refuses priority instances until the periodic task has counted
+            # its resources again.
             with host.steps.contain('lease the CPUs of a claim',
                                     refuse_until_recount=True):
                 uuid = self.instance.uuid
                 # A guest may have started on these CPUs since the test. Then
                 # its instance is an owner, and nothing is leased here: owners
-                # is a dict, UUID -> the CPUs that it has.
+                # is a dict, UUID -> the CPUs that it has. The lease of a move
+                # has the UUID of the migration: it may end when this is over.
                 owners = host.leases.begin(uuid, demand.get_lease_set(
                     self._get_flavor(), self.claimed_numa_topology,
                     self.migration and self.migration.uuid))
@@ -107,11 +111,12 @@ class _PriorityTest:
         return getattr(self, 'flavor', self.instance.flavor)
 
     def _needs_our_test(self):
-        """Return whether Nova's test alone is not sufficient.
+        """Return whether Nova's NUMA test alone is not sufficient for a claim.
 
-        It is not for an instance with a priority. Nor is it for a pinned one
-        on a host with ``cpu_priority_mix_enable``: there, Nova does not know
-        all CPUs on which no instance may be pinned.
+        The test fits the NUMA topology to the host. It is not sufficient for
+        an instance with a priority. Nor is it for a pinned one on a host with
+        ``cpu_priority_mix_enable``: there, Nova does not know all CPUs on
+        which no instance may be pinned.
         """
         topology = self.numa_topology
         return (flavor_specs.EXTRA_SPEC in self._get_flavor().extra_specs or

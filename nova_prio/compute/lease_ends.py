@@ -23,15 +23,16 @@ LOG = logging.getLogger(__name__)
 
 
 class LeaseEnds:
-    """What ends the leases of a host.
-
-    :param host_leases: ``leases.Leases`` of the host
-    :param guests: ``guests.HostGuests`` of the host
-    :param steps: ``containment.Steps`` of the service
-    """
+    """What ends the leases of a host."""
 
     def __init__(self, host_leases, guests, steps):
-        """Have no evidence yet; the class describes the parameters."""
+        """Have no evidence yet.
+
+        :param host_leases: ``leases.Leases`` of the host
+        :param guests: ``guests.HostGuests`` of the host
+        :param steps: ``containment.Steps`` of the service, which logs the
+            errors of this package instead of raising them
+        """
         self._leases = host_leases
         self._guests = guests
         self._steps = steps
@@ -59,6 +60,9 @@ class LeaseEnds:
 
         :param uuid: UUID of the instance
         """
+        # The evidence: number of starts of the guest, LeaseSets of the
+        # instance, and CPUs of the lease that the guest uses. It says nothing
+        # of a LeaseSet that begins later: end_unless_used ends none but these.
         with self._steps.contain('ask libvirt for the guest of a claim',
                                  refuse_until_recount=True):
             self._evidence[uuid] = (
@@ -76,7 +80,8 @@ class LeaseEnds:
         A lease is the CPUs and vCPUs that this host keeps for an instance. If
         the check of one fails, the error is logged, and this lease stays.
 
-        Call this after a finished recount, without the lock of the tracker.
+        Call this after the periodic task has counted the instances, without
+        the lock of the tracker: libvirt may hang, and claims need the lock.
 
         :param context: nova.context.RequestContext of an administrator
         :param host: name of this host
@@ -85,10 +90,10 @@ class LeaseEnds:
         has_ended = False
         for uuid, each in self._leases.list_all():
             with self._steps.contain('end a lease', refuse_on_error=False):
-                has_ended |= self._look(context, host, uuid, each)
+                has_ended |= self._end_if_unneeded(context, host, uuid, each)
         return has_ended
 
-    def _look(self, context, host, uuid, lease_set):
+    def _end_if_unneeded(self, context, host, uuid, lease_set):
         """End a LeaseSet if nothing needs it; return whether it has ended.
 
         A LeaseSet is the CPUs and vCPUs that this host keeps for an instance.
@@ -130,9 +135,10 @@ class LeaseEnds:
         for each in self._leases.get(uuid):
             if each.is_counted:
                 cpus = cpus - each.cpus
-        # Ask libvirt for the guest last, after the records were read: the
-        # periodic task has read the guests earlier, and the guest may have
-        # started since. The caller notices if it starts later.
+        # Ask libvirt for the guest only now. The periodic task has also read
+        # the guests, but before the records were read: the guest may have
+        # started since. If it starts after this call, the caller sees that
+        # the number of its starts has changed.
         if self._guests.find_cpus_in_use(uuid, cpus):
             return lease_end.Need.NEEDED
         return need
@@ -148,8 +154,10 @@ class LeaseEnds:
         :returns: whether the set has ended
         """
         # Number of starts of the guest, LeaseSets of the instance, and CPUs
-        # that the guest uses. Without an answer of libvirt, there are no
-        # LeaseSets in it, and the set stays.
+        # that the guest uses. If libvirt was not asked, there are no LeaseSets
+        # in it, so that the set stays, and ``starts`` is not used.
         starts, sets, in_use = self._evidence.get(uuid, (None, (), ()))
+        # end() keeps the set if the guest was started since: then it has more
+        # starts.
         return (lease_set in sets and lease_set.cpus.isdisjoint(in_use) and
                 self._leases.end(uuid, lease_set, starts))

@@ -106,8 +106,9 @@ class LiveMigrationWatcher:
     def _find_ended(self, context):
         """Return the UUIDs of the watched migrations that have ended.
 
-        A migration has ended for this host, too, if it now goes to another
-        host, or if its record was deleted.
+        A migration has ended for this host, too, if its record was deleted, or
+        has another destination now: if a check fails on this host, the
+        conductor tries another host with the same record.
         """
         with self._lock:
             watched = dict(self._watched)

@@ -53,7 +53,7 @@ class Counted(typing.NamedTuple):
 
     ``wanted`` is the LeaseSet that Nova's records describe. ``is_resident``
     tells whether the instance itself counts, and ``is_at_rest`` whether it has
-    no task and the CPUs of its record.
+    no task, and its record has the CPUs on which its guest is.
     """
 
     uuid: str
@@ -67,15 +67,18 @@ class PriorityHost:
 
     It knows Nova's objects, but not Nova's tracker. ``is_vcpu_oversold`` tells
     whether a host without mix has more VCPU allocations than Nova's inventory.
-
-    :param libvirt_host: nova.virt.libvirt.host.Host
-    :param read_cpus: function that takes the inventories of the host, and
-        returns its ``capacity.HostCPUs``
     """
 
     def __init__(self, libvirt_host, read_cpus):
-        """Have no leases yet; the class describes the parameters."""
-        # Contains the errors of this package, and refuses after some.
+        """Have no leases yet.
+
+        :param libvirt_host: nova.virt.libvirt.host.Host
+        :param read_cpus: function that takes the inventories of the host, and
+            returns its ``capacity.HostCPUs``
+        """
+        # A step is an action of this package in the middle of Nova's work. An
+        # error ends only the step. After the errors of some steps, the host
+        # refuses priority instances for a while.
         self.steps = containment.Steps()
         self.leases = leases.Leases()
         self.gate = start_gate.StartGate(self.leases, self.steps)
@@ -86,15 +89,15 @@ class PriorityHost:
         self.is_vcpu_oversold = False
         self._read_cpus = read_cpus
         self.oversold_warnings = oversold_warnings.OversoldWarnings()
-        # Sentences about instances with wrong CPUs; they count if several
-        # recounts find the same.
+        # Sentences about instances with wrong CPUs; they count if several runs
+        # of the periodic task find something for the same instance.
         self._wrong_pins = looks.Findings()
 
     def lease_cpus_of_guests(self, dedicated):
         """Lease the CPUs on which the guests of libvirt are pinned.
 
         Call this when the service starts: Nova starts further guests before
-        the first recount reads the records.
+        its periodic task counts the instances from the records.
 
         :param dedicated: set of the dedicated CPUs of the host
         """
@@ -120,6 +123,8 @@ class PriorityHost:
 
         :param uuid: UUID of the instance
         """
+        # get() only copies a list. If it failed nevertheless, so would the
+        # next get(), and no LeaseSet would end.
         before = []
         with self.steps.contain('lease the CPUs of a claim',
                                 refuse_until_recount=True):
@@ -130,6 +135,7 @@ class PriorityHost:
             with self.steps.contain('end the lease of a failed claim',
                                     refuse_until_recount=True):
                 for each in self.leases.get(uuid):
+                    # is_counted: Nova's tracker has counted this set.
                     if each not in before and not each.is_counted:
                         self.leases.end(uuid, each)
             raise
@@ -157,6 +163,8 @@ class PriorityHost:
         uncounted = [each for each in self.leases.get(counted.uuid)
                      if not each.is_counted]
         found = leases.find_equal(uncounted, wanted)
+        # A set that was read from a guest has CPUs, but no topology: Nova
+        # cannot count it.
         pinned = [each for each in uncounted
                   if each.cpus and each.topology is not None]
         if found is None and pinned:
@@ -175,7 +183,8 @@ class PriorityHost:
         if (not found.cpus and not wanted.cpus and counted.is_resident and
                 counted.is_at_rest):
             # The instance is not pinned, and nothing moves it: its record is
-            # right, and an older lease may have other NUMA cells.
+            # right, and an older lease may have other NUMA cells. The usage is
+            # the vCPUs and the memory, in all and for each NUMA cell.
             found.topology, found.usage = wanted.topology, wanted.usage
         found.is_counted = True
         if counted.is_resident:
@@ -246,6 +255,7 @@ class PriorityHost:
         if found is None:
             return False, None
         was_counted = found.is_counted
+        # A set that Nova's tracker counts would not end.
         found.is_counted = False
         self.ends.end_unless_used(counted.uuid, found)
         return was_counted, found.topology
@@ -260,6 +270,7 @@ class PriorityHost:
         """
         has_ended = False
         for each in self.leases.get(uuid):
+            # Nova's tracker counts the set no longer: otherwise it would stay.
             each.is_counted = False
             has_ended |= self.ends.end_unless_used(uuid, each)
         return has_ended
@@ -284,7 +295,8 @@ class PriorityHost:
 
         :param counted: Counted, the record as Nova counts it: the instance
             (``is_resident``) or one side of its move. ``is_at_rest`` tells
-            whether it has no task and the CPUs of its record.
+            whether the instance has no task, and its record has the CPUs on
+            which its guest is.
         :param text: predicate of a sentence about the instance
         """
         if counted.is_resident and counted.is_at_rest:
@@ -349,7 +361,10 @@ class PriorityHost:
         # may be both blocked and leased: a guest whose instance is gone blocks
         # CPUs, and the lease of the instance may not have ended.
         blocked = self.guests.blocked - pinned
-        leased = self.leases.find_cpus(but=uuid) & cpus.dedicated - blocked
+        leased = self.leases.find_cpus(but=uuid) & (cpus.dedicated - blocked)
+        # Nova's numbers in ``node`` lack the memory of the leases that Nova
+        # does not count at the moment: ``small_pages`` subtracts it from the
+        # memory that is not set aside for huge pages.
         totals = self.leases.count_all()
         return capacity_report.CapacityReport.from_usage(
             cpus=cpus,
@@ -379,7 +394,8 @@ class PriorityHost:
         # The inventories grow if the present allocations need more. They need
         # not grow for an instance that has not arrived: Placement had room for
         # its allocation. If it never arrives, Placement may have no allocation
-        # of it any more.
+        # of it any more. ``totals`` are the sums of the amounts of the others:
+        # an inventory grows if it sells less than the sum.
         totals = self.leases.count_arrived()
         self.is_vcpu_oversold = False
         cpus = self._read_cpus(stock)

@@ -44,7 +44,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         self._watcher = live_migration_watcher.LiveMigrationWatcher(self)
         self._contain = self.priority_host.steps.contain
         # Contexts in which our own count may fail: the error is logged, and
-        # the host refuses priority instances until the next recount.
+        # the host refuses priority instances until the next recount, which is
+        # a run of the periodic task. The two differ only in the text of the
+        # log.
         self._counting = functools.partial(
             self._contain, 'count the usage of an instance',
             refuse_until_recount=True)
@@ -54,8 +56,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         # UUIDs of the instances that Nova counted by their record, because
         # our own count failed.
         self._miscounted = set()
-        # The Counted of the instance that fails the first recount, because its
-        # CPUs are not in cpu_dedicated_set; None without such an instance.
+        # The instance that fails the first recount, because its CPUs are not
+        # in cpu_dedicated_set, as a priority_host.Counted: its UUID and CPUs.
+        # None without such an instance.
         self._pinned_outside = None
         # Of each thread: whether the claim of its build was refused.
         self._build = threading.local()
@@ -119,7 +122,10 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
 
         :returns: dict, UUID -> nova.objects.Instance
         """
+        # UUIDs of the instances whose own count fails in this recount:
+        # _update_usage fills it, and then leaves the CPUs to Nova.
         self._miscounted = set()
+        # This context and the next one differ only in the text of the log.
         with self._counting():
             self.priority_host.begin_recount()
         with self._counting_moves():
@@ -135,7 +141,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
 
         Then end the recount, which counts the resources of the host from zero.
         If a ``with`` block fails, its error is logged, and the host refuses
-        priority instances, mostly until the next recount.
+        priority instances: until the next recount or, if the last block fails,
+        until it succeeds.
 
         :param migrations: nova.objects.MigrationList, from and to this host
         """
@@ -158,6 +165,10 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                         context, self.host):
                     self._update_usage_from_migration(
                         context, instance, migration, nodename)
+        # A guest is on a stale CPU set if an older configuration gave it CPUs
+        # that are dedicated now. The end of the recount finds the dedicated
+        # CPUs of these guests, and of guests without an instance here. Such a
+        # guest may belong to a move: tell it the instances that are moving.
         with self._contain('find the guests on stale CPU sets'):
             moving = {migration.instance_uuid for migration in migrations
                       if migration_states.is_open(migration)}
@@ -260,7 +271,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         """Claim for an instance that is created or unshelved here.
 
         First release the claims of live migrations to this host that have
-        ended. Note for ``build_failed`` whether the claim is refused.
+        ended: this claim may need their CPUs. Note for ``build_failed``
+        whether the claim is refused.
         """
         self._watcher.release_ended(context)
         self._build.is_refused = False
@@ -291,8 +303,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         """Claim for a resize or cold migration to this host.
 
         First release the claims of live migrations to this host that have
-        ended. If the flavor has a priority, let libvirt start a test guest of
-        each priority: if one fails, the claim is refused.
+        ended: this claim may need their CPUs. If the flavor has a priority,
+        let libvirt start a test guest of each priority: if one fails, the
+        claim is refused.
         """
         self._watcher.release_ended(context)
         self.driver.probe_before_move(flavor)
@@ -303,8 +316,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         """Claim for an evacuation to this host.
 
         First release the claims of live migrations to this host that have
-        ended. If the flavor has a priority, let libvirt start a test guest of
-        each priority: if one fails, the claim is refused.
+        ended: this claim may need their CPUs. If the flavor has a priority,
+        let libvirt start a test guest of each priority: if one fails, the
+        claim is refused.
         """
         self._watcher.release_ended(context)
         self.driver.probe_before_move(instance.flavor)
@@ -314,7 +328,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         """Claim for a live migration to this host.
 
         First release the claims of earlier live migrations to this host that
-        have ended.
+        have ended: this claim may need their CPUs.
         """
         self._watcher.release_ended(context)
         return super().live_migration_claim(
@@ -336,7 +350,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         finally:
             self.priority_host.leases.end_call(instance.uuid)
 
-    # The ends of claims and instances
+    # The ends of claims and instances. ``giving_back`` asks libvirt which CPUs
+    # of the lease the guest still uses. If it uses any, the lease stays when
+    # Nova frees the instance in this context.
 
     def abort_instance_claim(self, context, instance, nodename):
         """Give back the claim of a new instance."""
@@ -370,6 +386,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                 instance.vm_state, instance.task_state):
             super().update_usage(context, instance, nodename)
             return
+        # giving_back asks libvirt which CPUs of the lease the guest still
+        # uses, before Nova takes the lock of the tracker: libvirt may hang.
         with self.priority_host.ends.giving_back(instance.uuid):
             super().update_usage(context, instance, nodename)
             # end_lease ends the lease unless a guest still uses its CPUs, and
@@ -429,6 +447,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             self.priority_host.oversold_warnings.warn(
                 report, self.priority_host.leases.list_usages())
         if text is None:
+            # If nova-scheduler knows more used vCPUs than the report, these
+            # are of instances that it has placed since.
             with self._contain('report its problem', refuse_on_error=False):
                 report = capacity_report.CapacityReport.from_problem(
                     outcome.problem, compute_node.vcpus_used)
@@ -451,9 +471,12 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def read_inventories(self, compute_node):
         """Return the inventories of a node as Placement has them.
 
+        The callers need the CPU allocation ratio in the VCPU inventory: an
+        operator may have changed it in Placement.
+
         :returns: dict, resource class -> inventory
-        :raises nova.exception.ComputeResourcesUnavailable: if the ratio in
-            force is unknown, because nova-compute has not read it yet
+        :raises nova.exception.ComputeResourcesUnavailable: if nova-compute has
+            not read the inventories yet
         """
         if self.provider_tree is None:
             raise exception.ComputeResourcesUnavailable(reason=(
@@ -477,7 +500,8 @@ def _describe(object_or_dict, instance, topology):
     It describes the instance itself, which then is resident, or one side of
     its move. An instance is at rest if nothing moves or changes it, so that
     its record has the CPUs on which its guest is. For its periodic count, Nova
-    may replace them in memory by those of its migration context.
+    may replace them in memory by those of its migration context. ``wanted`` is
+    a LeaseSet: the CPUs and vCPUs that the host must keep for the instance.
 
     :param object_or_dict: nova.objects.Instance on the host, or
         nova.objects.Flavor for one side of a move

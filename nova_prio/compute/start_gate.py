@@ -30,16 +30,18 @@ class CPUsLeased(exception.NovaException):
 class StartGate:
     """The start gate of a host.
 
-    ``is_settled`` is set by the first recount of nova-compute. Earlier, guests
-    start that have no lease yet.
-
-    :param host_leases: ``leases.Leases`` of the host
-    :param steps: ``containment.Steps`` of the service; if the gate itself
-        fails, it lets the guest start
+    ``is_settled`` is set when the periodic task of nova-compute has counted
+    the instances for the first time. Earlier, guests start that have no lease
+    yet.
     """
 
     def __init__(self, host_leases, steps):
-        """Wait for the first recount; the class describes the parameters."""
+        """Wait for the first count of the instances by the periodic task.
+
+        :param host_leases: ``leases.Leases`` of the host
+        :param steps: ``containment.Steps`` of the service, which logs an error
+            of the gate: the guest then starts
+        """
         self.is_settled = False
         self._leases = host_leases
         self._steps = steps
@@ -57,6 +59,8 @@ class StartGate:
 
         :raises CPUsLeased: the text names both instances and the remedy
         """
+        # Any error but CPUsLeased is logged. The host still takes priority
+        # instances.
         with self._steps.contain(_CHECK, refuse_on_error=False,
                                  reraised=(CPUsLeased,)):
             if not demand.get_instance_pins(instance):
@@ -165,8 +169,9 @@ class StartGate:
             text = format_refusal(uuid, owners)
             LOG.error(text, instance_uuid=uuid)
             raise CPUsLeased(text)
-        # Before the first recount, only the CPUs of running guests are leased:
-        # then such a start is no reason for a warning.
+        # Before the periodic task has counted the instances for the first
+        # time, only the CPUs of running guests are leased: then such a start
+        # is no reason for a warning.
         log = LOG.warning if self.is_settled else LOG.debug
         log('A guest starts on the CPUs %s, which were not leased to its '
             'instance, nor to another one.',
