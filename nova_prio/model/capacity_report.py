@@ -73,7 +73,10 @@ class CapacityReport:
             cls, cpus: capacity.HostCPUs, used: capacity.Rows, vcpus_used: int,
             low_by_cell: abc.Mapping[int, int],
             **more: typing.Any) -> CapacityReport:
-        """Return a report in which the CPUs decide what the host sells.
+        """Return a report of a host that sells what its CPUs allow.
+
+        The sellable vCPUs are calculated from ``cpus``. A report that is read
+        from a record has the stored numbers instead.
 
         :param used: used vCPUs of each row; a row is a number of vCPUs that
             the host may sell

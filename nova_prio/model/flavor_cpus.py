@@ -54,8 +54,9 @@ def get_demand(vcpus: int,
     """Return the CPUs that an instance of a flavor needs.
 
     :param vcpus: number of vCPUs of the flavor
-    :param extra_specs: those of the flavor that an instance has, or the result
-        of :func:`add_policy`
+    :param extra_specs: those of the flavor that an instance has. For a flavor
+        as it is offered to users, pass the result of :func:`add_policy`, which
+        adds the CPU policy of its priority.
     :raises ValueError: if the mask of dedicated vCPUs cannot be read
     """
     policy = extra_specs.get(flavor_specs.CPU_POLICY)
@@ -90,8 +91,9 @@ def get_placement_request(vcpus: int, memory_mb: int, disk_gb: int,
     """Return the resources that Nova requests for an instance of a flavor.
 
     :param disk_gb: size of all disks of the flavor, in GB
-    :param extra_specs: those of the flavor that an instance has, or the result
-        of :func:`add_policy`
+    :param extra_specs: those of the flavor that an instance has. For a flavor
+        as it is offered to users, pass the result of :func:`add_policy`, which
+        adds the CPU policy of its priority.
     :returns: dict, resource class -> amount, without amounts of 0
     :raises ValueError: if the mask of dedicated vCPUs cannot be read
     """

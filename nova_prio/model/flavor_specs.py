@@ -100,10 +100,10 @@ def is_from_hint(extra_specs: abc.Mapping[str, str]) -> bool:
 def is_unfolded(extra_specs: abc.Mapping[str, str], hint: object) -> bool:
     """Return whether an instance has requested a priority that it did not get.
 
-    It gets the priority when nova-api writes it into the flavor of the
-    instance, with the CPU policy and, for a hint, with the extra spec SOURCE.
-    While ``[nova_prio] enabled`` is false, nova-api stores any hint and any
-    extra spec as it is.
+    It gets the priority when nova-api folds it: writes it into the flavor of
+    the instance, with the CPU policy and, for a hint, with the extra spec
+    SOURCE. While ``[nova_prio] enabled`` is false, nova-api stores any hint
+    and any extra spec as it is.
 
     :param extra_specs: those of the flavor that the instance has
     :param hint: the stored hint, of any type, or None
@@ -117,6 +117,8 @@ def is_unfolded(extra_specs: abc.Mapping[str, str], hint: object) -> bool:
 def get_placement_amount(extra_specs: abc.Mapping[str, str],
                          resource_class: str, default: int) -> int:
     """Return the amount of a resource class that Placement allocates.
+
+    An extra spec may have any value; one that is no number requests nothing.
 
     :param resource_class: such as 'VCPU', which the extra spec
         ``resources:VCPU`` requests
@@ -132,7 +134,11 @@ def select_placement_requests(extra_specs: abc.Mapping[str, str],
                               *classes: str) -> dict[str, str]:
     """Return the extra specs that request resources of Placement.
 
+    These are extra specs such as ``resources:PCPU``, ``resources1:PCPU`` and
+    ``resources_A:PCPU``.
+
     :param classes: of 'PCPU', 'VCPU', 'MEMORY_MB' and 'DISK_GB'
+    :returns: dict, name of the extra spec -> value
     """
     return _select(_PLACEMENT_REQUEST, extra_specs, classes)
 
@@ -141,9 +147,12 @@ def select_pinning_requests(extra_specs: abc.Mapping[str, str],
                             *classes: str) -> dict[str, str]:
     """Return the requests for CPUs that Nova reads to decide on pinning.
 
-    PCPU asks for pinned vCPUs, VCPU for vCPUs that are not pinned.
+    These are extra specs such as ``resources:PCPU`` and ``resources1:PCPU``.
+    Nova does not read groups with a name, such as ``resources_A:PCPU``, for
+    this. PCPU asks for pinned vCPUs, VCPU for vCPUs that are not pinned.
 
     :param classes: of 'PCPU' and 'VCPU'
+    :returns: dict, name of the extra spec -> value
     """
     return _select(_PINNING_REQUEST, extra_specs, classes)
 
@@ -165,7 +174,10 @@ def find_misread_requests(
 
 def _select(pattern: re.Pattern[str], extra_specs: abc.Mapping[str, str],
             classes: abc.Container[str]) -> dict[str, str]:
-    """Return the extra specs whose key has the pattern and one of classes."""
+    """Return the extra specs whose key has the pattern and one of classes.
+
+    :param pattern: its group 1 is the resource class, such as 'PCPU'
+    """
     matches = {key: pattern.match(key) for key in extra_specs}
     return {key: extra_specs[key] for key, match in matches.items()
             if match and match.group(1) in classes}
@@ -173,6 +185,8 @@ def _select(pattern: re.Pattern[str], extra_specs: abc.Mapping[str, str],
 
 def sum_amounts(requests: abc.Mapping[str, str]) -> int:
     """Return the sum of the values that are numbers, as Nova does.
+
+    A value that is no number is left out.
 
     :param requests: dict, name of the extra spec -> value
     """

@@ -30,16 +30,19 @@ def build_priority_inventories(
     the number of floating CPUs, where low-priority instances may run: these
     are all shared and dedicated CPUs. Placement cannot tell low-priority from
     ordinary instances. The filter and the claim refuse an ordinary instance
-    with more shared vCPUs than the host has shared CPUs. Memory is never
-    overcommitted.
+    with more shared vCPUs than the host has shared CPUs. A mix host never
+    overcommits memory: Placement must not sell what the filter and the claim
+    refuse.
 
-    On other hosts, the inventories are those of Nova's driver.
+    On other hosts, the inventories are those of Nova's driver, but for VCPU.
 
     If the present allocations need more VCPU, it grows: on a mix host always,
-    on another host only if it has a priority instance.
+    on another host only if it has a priority instance. Other hosts with only
+    ordinary instances report the same as in stock Nova.
 
     :param nova_inventories: inventories of Nova's driver, dict, resource class
         -> dict, field -> value
+    :param cpus: the CPU sets, the allocation ratio, and mix or not
     :param totals: sums of the present instances
     """
     inventories = dict(nova_inventories)
@@ -71,6 +74,7 @@ def _calculate_total(inventory: dict[str, typing.Any], used: int) -> int:
     """Return the total of an inventory, raised if its usage needs more.
 
     :param inventory: dict, field -> value, of one resource class
+    :param used: allocated amount of this resource class
     """
     units = capacity.calculate_placement_units(
         capacity.parse_ratio(inventory['allocation_ratio']), used)

@@ -69,13 +69,16 @@ class Leases:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        # UUID of an instance -> its LeaseSets: the CPUs and vCPUs that it has
+        # here, one set for each flavor.
         self._sets: dict[str, list[LeaseSet]] = {}
         # UUIDs of the instances for which Nova has made a claim in a call that
         # has not returned yet.
         self._in_claim: set[str] = set()
         # UUID -> number of the starts of its guest that have not ended.
         self._starts: collections.Counter[str] = collections.Counter()
-        # UUID -> number of all starts of its guest.
+        # UUID -> number of all starts of its guest, also of those that have
+        # ended: it shows whether the guest was started since an earlier look.
         self._all_starts: collections.Counter[str] = collections.Counter()
 
     def get(self, uuid: str) -> list[LeaseSet]:
@@ -156,8 +159,8 @@ class Leases:
         :param cpus: numbers of the CPUs; this or other instances may have some
         """
         own = self.get_cpus(uuid)
-        # begin() leases nothing if another instance has one of the CPUs. Then
-        # leave out the CPUs of that instance, and try again.
+        # begin() leases nothing if other instances have some of the CPUs. It
+        # returns these CPUs by instance: leave them out, and try again.
         while cpus - own:
             owners = self.begin(uuid, LeaseSet(cpus - own))
             if not owners:
@@ -179,7 +182,8 @@ class Leases:
         :returns: whether the set was removed
         """
         with self._lock:
-            # Something needs the set that the caller cannot have seen.
+            # Something needs the set that the caller cannot have seen. All
+            # starts count for this, even if a start has ended since.
             has_changed = starts is not None and (
                 ended.is_counted or starts != self._all_starts[uuid])
             sets = self._sets.get(uuid, [])
@@ -188,6 +192,7 @@ class Leases:
             sets.remove(ended)
             if not sets:
                 del self._sets[uuid]
+                # The starts that have not ended, and the number of all starts.
                 self._starts.pop(uuid, None)
                 self._all_starts.pop(uuid, None)
             return True
@@ -206,7 +211,10 @@ class Leases:
         self._in_claim.discard(uuid)
 
     def begin_start(self, uuid: str) -> None:
-        """Note that the guest of an instance is being started."""
+        """Note that the guest of an instance is being started.
+
+        Count the start among those that have not ended, and among all starts.
+        """
         with self._lock:
             self._starts[uuid] += 1
             self._all_starts[uuid] += 1
@@ -217,7 +225,10 @@ class Leases:
             self._starts[uuid] -= 1
 
     def count_starts(self, uuid: str) -> int:
-        """Return how often the guest of an instance was started."""
+        """Return how often the guest of an instance was started.
+
+        If the number has grown between two calls, the guest was started.
+        """
         with self._lock:
             return self._all_starts[uuid]
 

@@ -14,7 +14,8 @@ LOOK_SECONDS = 30
 def is_second(first: float | None, now: float) -> bool:
     """Return whether a second look makes a finding certain.
 
-    The second look must have found something too. That may be something else.
+    The second look must have found something too. It may differ from the first
+    finding: what must last is that something is wrong, not its details.
 
     Nova changes its records of one move in several writes. A look between two
     writes may find a state that does not last, so the second look must be
@@ -29,7 +30,7 @@ def is_second(first: float | None, now: float) -> bool:
 class Findings:
     """What the recounts of a host find: a sentence for each instance.
 
-    A recount is the periodic update of Nova's resource tracker. A sentence is
+    A recount is the periodic update of nova-compute's resources. A sentence is
     certain after a second look: two recounts, with ``LOOK_SECONDS`` between
     them, have found something for the instance.
     """
@@ -41,7 +42,10 @@ class Findings:
         self._present: dict[str, tuple[float, str]] = {}
 
     def begin_recount(self) -> None:
-        """Forget what an unfinished recount has found."""
+        """Forget what an unfinished recount has found.
+
+        A recount is the periodic update of nova-compute's resources.
+        """
         self._present = {}
 
     def add(self, uuid: str, sentence: str, now: float) -> None:
@@ -64,7 +68,7 @@ class Findings:
         self._present[uuid] = first_look, sentence
 
     def end_recount(self) -> None:
-        """Note that the recount has finished."""
+        """Note that the recount has finished: its findings are the last."""
         self._last = self._present
 
     def get_certain(self) -> str:
@@ -77,6 +81,8 @@ class Findings:
         :returns: '' if there is none
         """
         # Another thread may end a recount meanwhile, so read the dict once.
+        # Its values are (time of the first look, sentence). The sentence is ''
+        # while it is not certain.
         findings = list(self._last.values())
         return min((sentence for _, sentence in findings if sentence),
                    default='')

@@ -119,8 +119,10 @@ def add_up(supplies: abc.Iterable[LowSupply | None]) -> LowSupply | None:
 def calculate(before: Reading, after: Reading) -> LowSupply:
     """Return the low supply between two readings, not rounded.
 
-    It is the CPU time that low-priority guests could get: the idle time of the
-    CPUs where they may run, and the time that they ran. A counter that runs
+    Its CPU time is what low-priority guests could get: the idle time of the
+    CPUs where they may run, and the time that they ran. ``wait_percent`` is
+    the part of the time that their vCPUs waited for a CPU. It is None if
+    libvirt does not tell the waiting time of each vCPU. A counter that runs
     backwards counts as unchanged, and the result is never more than the CPUs
     can give. A vCPU without an earlier time has started since.
 
@@ -176,6 +178,11 @@ class Average:
     def add(self, reading: Reading) -> None:
         """Update the smoothed value, and what is reported, by a reading.
 
+        The value is the low supply of the host: the CPU time that low-priority
+        guests can get, in percent of one CPU, and the percent of the time that
+        their vCPUs wait for a CPU. The wait is None if libvirt does not tell
+        it.
+
         Call this if :meth:`is_due` says so. The first reading gives no value,
         because a value needs two readings.
         """
@@ -203,7 +210,8 @@ class Average:
     def expire(self, seconds: float) -> None:
         """Forget the low supply if the last measurement is old.
 
-        Report then None, which means unknown.
+        The low supply is the CPU time that low-priority guests can get, from
+        two readings of counters. Report then None, which means unknown.
 
         :param seconds: monotonic time of a reading that failed
         """
@@ -214,6 +222,10 @@ class Average:
 
     def _report(self, seconds: float, floating_cpus: int) -> None:
         """Update ``reported``, if it is time and the change is large.
+
+        It is the CPU time that low-priority guests can get, and the part of
+        the time that they wait for a CPU. The wait is None if libvirt does not
+        tell it.
 
         :param seconds: monotonic time of the smoothed value
         :param floating_cpus: number of CPUs where low-priority guests may run
@@ -245,13 +257,19 @@ def _limit(value: float, most: float) -> float:
 
 
 def _approach(old: float, new: float, weight: float) -> float:
-    """Return the new smoothed value."""
+    """Return the new smoothed value.
+
+    :param weight: part of the way from the old value to the new one, 0 to 1
+    """
     return old + weight * (new - old)
 
 
 def _is_close(reported: float | None, smoothed: float | None,
               step: float) -> bool:
-    """Return whether a reported value is less than a step away."""
+    """Return whether a reported value is less than a step away.
+
+    A value is None if it is unknown, which is close only to itself.
+    """
     if reported is None or smoothed is None:
         return reported is smoothed
     return abs(reported - smoothed) < step

@@ -113,4 +113,7 @@ def calculate_limit_of_any(parts: MemoryParts,
     takes_any_size = any(size == ANY for size, _ in parts)
     if small is None or not takes_any_size:
         return None
+    # The limit is the same for all cells, because it is not known which host
+    # cell gets which part. Even if all parts get small pages, equal shares do
+    # not exceed the free memory, which is negative if too much is sold.
     return max(small.free_mb, 0) // len(parts)

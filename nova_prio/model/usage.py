@@ -53,9 +53,10 @@ class Totals:
     def __init__(self, usages: abc.Iterable[Usage]) -> None:
         """Add up the usages of instances on a host.
 
-        ``memory_mb`` is allocated in Placement, where the flavor may set it
-        with ``resources:MEMORY_MB``. ``ram_mb`` is the memory of the guests.
-        ``shared`` vCPUs are those that are not pinned.
+        ``vcpu`` and ``memory_mb`` are allocated in Placement as VCPU and
+        MEMORY_MB, where the flavor may set them with extra specs such as
+        ``resources:VCPU``. ``ram_mb`` is the memory of the guests. ``shared``
+        vCPUs are those that are not pinned.
         """
         self.low_shared = self.ordinary_shared = 0
         self.vcpu = self.memory_mb = self.ram_mb = self.largest_vcpu = 0

@@ -13,7 +13,8 @@ def replay(fleet: fleet_module.Fleet,
            moves: abc.Iterable[fleet_module.Move]) -> bool:
     """Make moves in their order, up to the first that is not feasible.
 
-    :param fleet: the planned state of all hosts, which the moves change
+    :param fleet: the planned state of all hosts, which the moves change. An
+        earlier plan must have been taken back from it.
     :returns: whether all moves were made
     """
     for move in moves:
@@ -42,7 +43,8 @@ def merge(fleet: fleet_module.Fleet) -> list[fleet_module.Move]:
 
     The planner may have moved an instance again. Its two moves become one, at
     the place of the second in the list, if all moves are then still feasible
-    in their order.
+    in their order. A third move is merged in the same way: with the merged one
+    or, if the first two could not be merged, with the first.
 
     :param fleet: the planned state of all hosts. Its ``log`` has the moves
         that were made. They are taken back, and the returned moves are made

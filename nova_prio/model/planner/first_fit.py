@@ -40,7 +40,8 @@ class Kind(typing.NamedTuple):
 class HostGroup(typing.NamedTuple):
     """A number of equal hosts, which follow each other in their order.
 
-    ``is_used`` says whether a server was placed on each of them.
+    ``fit`` is one of them, to which servers can be added. ``is_used`` says
+    whether a server was placed on each of them.
     """
 
     fit: host_fit.HostFit
@@ -68,11 +69,13 @@ def pack(groups: abc.Sequence[HostGroup],
     it fits.
 
     :param groups: all hosts, each a number of equal ones, in the order in
-        which they are tried; the ``fit`` of a group is one of its hosts
+        which they are tried. The ``fit`` of a group is one of its hosts, a
+        HostFit, to which servers can be added.
     :param kinds: the servers, each a number of equal ones
     :returns: None if a server fits on none of them
     """
-    # The amounts of CPUs, memory and disk that the first host has.
+    # The amounts of CPUs, memory and disk that the first host has. Servers are
+    # measured by them to be sorted; any other host would do, too.
     totals = _measure_host(groups[0].fit) if groups else ()
 
     def measure(kind: Kind) -> float:
@@ -142,6 +145,8 @@ def calculate_bound(groups: abc.Iterable[HostGroup],
     :param groups: all hosts, each a number of equal ones; the ``fit`` of a
         group is one of its hosts
     :param kinds: the servers, each a number of equal ones
+    :returns: a Bound. Its ``sum`` adds up the hosts that each resource needs.
+        It decides between equal bounds: less of it leaves more to spare.
     """
     # The sum of each resource that the servers need. The index of a resource
     # is the same in all lists and tuples.
@@ -190,10 +195,12 @@ def _measure_host(fit: host_fit.HostFit) -> tuple[float, ...]:
     servers without low priority. MB of memory and GB of disk follow.
     """
     memory_mb = fit.free_memory_mb
-    # On a mix host, memory is never overcommitted.
+    # A mix host, whose low-priority instances may also run on the dedicated
+    # CPUs, never overcommits memory.
     if not fit.host.report.mix:
         memory_mb += fit.host.overcommit_mb
     disk_gb: float = fit.free_disk_gb
+    # The disks are elsewhere, and limit nothing.
     if fit.host.free_disk_gb is None:
         disk_gb = math.inf
     rows = fit.remaining
@@ -228,11 +235,13 @@ def find_limit(fit: host_fit.HostFit, needs: resources.Needs) -> str:
     for obstacle in fit.find_obstacles(needs):
         resource = obstacle.resource
         # The resource is None if the server has more vCPUs than the host has
-        # CPUs. A name such as 'high row' stands for the vCPUs of a kind that
-        # the host may sell.
+        # CPUs. A row is a number of vCPUs that the host may sell: 'high row'
+        # of pinned ones, 'low row' and 'ordinary row' of shared ones.
         if resource is None or resource.endswith(' row'):
             names.add(CPUS)
         else:
+            # What is neither disk nor NUMA cell is MEMORY_MB, or the memory in
+            # small pages.
             names.add(_NAMES.get(resource, MEMORY))
     # If the host lacks something, its NUMA cells lack it too.
     if len(names) > 1:

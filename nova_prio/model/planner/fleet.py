@@ -96,6 +96,8 @@ class Fleet:
         self.instances: dict[str, Instance] = {}
         self.groups = groups or {}
         self.log: list[Move] = []
+        # Each host counts as changed at first: a reader of the changes that
+        # has considered none must calculate all hosts.
         self.changes = list(self.hosts)
         # The place of the instance before each move of the log.
         self._old_places: list[Place] = []
@@ -104,7 +106,8 @@ class Fleet:
         # Name of a host -> UUIDs.
         self._guests: dict[str, set[str]] = {
             name: set() for name in self.hosts}
-        # Name of a server group -> host -> number of members.
+        # Name of a server group -> host -> number of members. The key None is
+        # for the instances without a server group; nobody reads it.
         self._members: dict[str | None, collections.Counter[str]] = (
             collections.defaultdict(collections.Counter))
         # UUID -> (position in CLASSES, number of the instance), to sort by.
@@ -121,7 +124,8 @@ class Fleet:
             CLASSES.index(instance.needs.class_name), len(self._ranks))
         self._places[uuid] = Place(instance.host, instance.cells)
         if instance.host is not None:
-            self._register(instance, instance.host, sign=1)
+            # Note it as a guest of its host, and a member of its server group.
+            self._note_guest(instance, instance.host, sign=1)
 
     def remove(self, uuid: str) -> None:
         """Remove an instance; its host no longer has its usage."""
@@ -232,22 +236,25 @@ class Fleet:
         :param place: host and NUMA cells; the host may be None
         """
         instance = self.instances[uuid]
-        # Take the usage from the present host, and add it to the new one.
+        # Take the usage from the present host, and add it to the new one. Then
+        # note that the instance has left, or is, among the guests of the host.
         for at, sign in ((self._places[uuid], -1), (place, 1)):
             if at.host is not None:
                 self.hosts[at.host] = self.hosts[at.host].add(
                     instance.needs, at.cells, sign)
-                self._register(instance, at.host, sign)
+                self._note_guest(instance, at.host, sign)
         self._places[uuid] = place
 
-    def _register(self, instance: Instance, host: str, sign: int) -> None:
-        """Register an instance on a host.
+    def _note_guest(self, instance: Instance, host: str, sign: int) -> None:
+        """Note that an instance has arrived on a host, or has left it.
 
         This keeps the guests of the host and the members of the server group
         there.
 
         :param sign: 1; or -1 if the instance leaves the host
         """
+        # What the planner has calculated for this host is now out of date
+        # (search.Search.find_changed).
         self.changes.append(host)
         if sign > 0:
             self._guests[host].add(instance.uuid)

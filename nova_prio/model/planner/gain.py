@@ -30,7 +30,8 @@ from nova_prio.model.planner import resources
 _MOST_STEPS, _MOST_TRIALS = 32, 8
 #: Equal hosts may differ by this part of an amount, or by this many MB.
 _NEAR_PART, _NEAR_MB = 0.01, 1024
-_NO_ROWS = capacity.Rows(high=0, low=0, ordinary=0)
+#: No used vCPUs of any kind: pinned, shared, and shared without low priority.
+_NO_VCPUS = capacity.Rows(high=0, low=0, ordinary=0)
 #: Aggregate of all hosts: the question is what they would gain.
 _PRIORITY = aggregate_metadata.Aggregate('priority', {'priority_mix': 'true'})
 
@@ -80,7 +81,7 @@ def make_host(cpus: int, cells: int, memory_mb: int,
         cell_cpus = dataclasses.replace(
             host_cpus, shared=frozenset(range(first, first + cpus_per_cell)))
         all_cells.append(resources.Cell(
-            cpus=cell_cpus, used=_NO_ROWS, free_memory_mb=memory_mb // cells))
+            cpus=cell_cpus, used=_NO_VCPUS, free_memory_mb=memory_mb // cells))
     return host_fit.HostFit.from_host(resources.Host(
         name='', report=_make_report(host_cpus), free_memory_mb=usable_mb,
         free_disk_gb=disk_gb, cells=tuple(all_cells)))
@@ -137,7 +138,13 @@ def _count_cpus(cpus: capacity.HostCPUs) -> int:
 
 
 def _list_amounts(fit: host_fit.HostFit) -> list[int]:
-    """Return the amounts of an empty host in MB, its memory first."""
+    """Return the amounts of an empty host in MB, its memory first.
+
+    Hosts are sorted by them, and compared amount by amount: two hosts of one
+    shape have lists of equal length. The memory comes as the free amount and
+    what overcommit adds to it, then the disk, the small pages if the host has
+    huge pages, and the memory of each NUMA cell, likewise.
+    """
     amounts = [fit.free_memory_mb, fit.host.overcommit_mb,
                fit.free_disk_gb * 1024]
     if fit.small_pages is not None:
@@ -148,7 +155,10 @@ def _list_amounts(fit: host_fit.HostFit) -> list[int]:
 
 
 def _are_near(fit: host_fit.HostFit, other: host_fit.HostFit) -> bool:
-    """Return whether hosts of one shape have nearly the same amounts."""
+    """Return whether hosts of one shape have nearly the same amounts.
+
+    Hosts of one shape have as many CPUs and NUMA cells, and equal small pages.
+    """
     pairs = zip(_list_amounts(fit), _list_amounts(other), strict=True)
     return all(math.isclose(amount, of_other, rel_tol=_NEAR_PART,
                             abs_tol=_NEAR_MB) for amount, of_other in pairs)
@@ -158,7 +168,7 @@ def _make_report(
         cpus: capacity.HostCPUs) -> capacity_report.CapacityReport:
     """Return the report of an empty host."""
     return capacity_report.CapacityReport.from_usage(
-        cpus=cpus, used=_NO_ROWS, vcpus_used=0, low_by_cell={})
+        cpus=cpus, used=_NO_VCPUS, vcpus_used=0, low_by_cell={})
 
 
 def configure(fit: host_fit.HostFit, cpus: capacity.HostCPUs,
@@ -176,11 +186,13 @@ def configure(fit: host_fit.HostFit, cpus: capacity.HostCPUs,
         cell_cpus = dataclasses.replace(
             cpus, dedicated=cpus.dedicated & numbers,
             shared=cpus.shared & numbers)
-        cells.append(cell._replace(used=_NO_ROWS, cpus=cell_cpus))
+        cells.append(cell._replace(used=_NO_VCPUS, cpus=cell_cpus))
+    # The metadata priority_mix=true of the aggregate admit priority instances.
+    # An aggregate excludes ordinary ones only by priority_ordinary=false.
     host = dataclasses.replace(
         fit.host, report=_make_report(cpus), aggregates=(_PRIORITY,),
         is_enabled=True)
-    return fit._replace(host=host, used=_NO_ROWS, cells=tuple(cells))
+    return fit._replace(host=host, used=_NO_VCPUS, cells=tuple(cells))
 
 
 def divide(fit: host_fit.HostFit, setup: Setup, step: int,
@@ -248,7 +260,11 @@ def find_misfits(groups: abc.Sequence[first_fit.HostGroup],
                  kinds: abc.Iterable[first_fit.Kind],
                  ratios: abc.Iterable[decimal.Decimal],
                  ) -> list[first_fit.Kind]:
-    """Return the servers that, without or with mix, fit on no empty host.
+    """Return the servers that fit on no empty host in at least one setup.
+
+    A setup is one of the ratios, and mix or not. A server is returned even if
+    it fits in the other setups: they can be compared only with the same
+    servers.
 
     With mix, low-priority instances may also run on the dedicated CPUs.
     Therefore no host with mix takes a server that needs whole cores of its
@@ -335,7 +351,9 @@ def _separate(dedicated: abc.Sequence[first_fit.HostGroup],
     """Return the better Forecast: with hosts for pinned servers, or without.
 
     Try one more arrangement: pinned servers have hosts of their own, whose
-    CPUs are all dedicated. All other servers share the other hosts.
+    CPUs are all dedicated. All other servers share the other hosts. In its
+    Forecast, ``hosts`` is the number of both, ``cpus`` is None because they do
+    not have the same CPU sets, and ``limit`` is the scarcest resource.
 
     :param dedicated: equal hosts, all CPUs of which are dedicated
     :param shared: the same hosts, all CPUs of which are shared
@@ -370,7 +388,9 @@ def change_priority(needs: resources.Needs,
                     priority: str | None) -> resources.Needs:
     """Return the needs of an equal server of another priority.
 
-    It has as many pinned and shared vCPUs, and may use all hosts.
+    It has as many pinned and shared vCPUs, and may use all hosts: it requires
+    no aggregate, no host has refused it, and it counts as not new, because
+    some hosts take no new ordinary instances.
 
     :param priority: 'high', 'low' or None for an ordinary server
     """

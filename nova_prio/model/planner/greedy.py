@@ -22,6 +22,10 @@ def make_room(of_search: search.Search,
 
     That is the plan after which more of the wanted instances fit, or if as
     many fit, the one with the smaller cost. The fleet is the same afterwards.
+
+    :param of_search: moves the instances of the fleet
+    :param of_room: counts how many of the wanted instances fit, and decides
+        which guests to move away for them
     """
     # (minus the number of wanted instances that fit, cost, moves) of each plan
     fleet, found = of_search.fleet, []
@@ -38,6 +42,7 @@ def make_room(of_search: search.Search,
             moves = merged
         found.append((-count, _calculate_cost(of_search, moves), moves))
         fleet.rollback(0)
+    # Compare the first two values of each plan, not the moves.
     _, _, best = min(found, key=_RANK)
     return best
 
@@ -49,6 +54,7 @@ def move_all(of_search: search.Search, uuids: list[str],
     The best plan leaves the fewest instances, then has the smallest cost. The
     fleet is the same afterwards.
 
+    :param of_search: moves the instances of the fleet
     :param uuids: UUIDs of the instances, in the preferred order
     :param can_displace: whether other instances may move to make room
     """
@@ -65,6 +71,9 @@ def move_all(of_search: search.Search, uuids: list[str],
     bound = of_search.calculate_cost(best_ways)
     # As many instances as possible fit if the largest comes first.
     by_size = sorted(uuids, key=of_search.get_size, reverse=True)
+    # Prefer the destination with the most room, that with the least room, or
+    # the first one. With the first one, take the instances in the given order:
+    # this is the simplest plan, and the best plan is never worse.
     for preference in search.PREFERENCES:
         order = uuids if preference == search.FIRST else by_size
         # UUIDs of the instances that fit nowhere.
@@ -77,12 +86,14 @@ def move_all(of_search: search.Search, uuids: list[str],
         fleet.rollback(0)
         if not left and cost == bound:
             break
+    # Compare the first two values of each plan, not the moves.
     _, _, best = min(found, key=_RANK)
     return best
 
 
 def _calculate_cost(of_search: search.Search,
                     moves: abc.Iterable[fleet_module.Move]) -> search.Cost:
+    """Return the cost of moves: a smaller tuple is a better plan."""
     return of_search.calculate_cost((move.uuid, move.way) for move in moves)
 
 
@@ -106,8 +117,10 @@ def _repair(of_search: search.Search, left: list[str]) -> list[str]:
         if of_search.move_away(uuid, search.PACK):
             continue
         if of_search.list_ways(uuid) and key not in hopeless:
+            # A Room makes room for a number of equal instances: here for one
+            # at a time.
             if key not in rooms:
-                rooms[key] = room.Room(of_search, instance, most=1)
+                rooms[key] = room.Room(of_search, instance, number=1)
             # This moves other guests away.
             has_room = rooms[key].extend()
             if has_room and of_search.move_away(uuid, search.PACK):

@@ -81,8 +81,11 @@ class HostFit(typing.NamedTuple):
                 free_memory_mb=cell.free_memory_mb - sign * guest.memory_mb,
                 overcommit_mb=cell.overcommit_mb)
         request = needs.request
+        # The memory that is not set aside for huge pages; None if the host has
+        # no huge pages, or does not report them.
         small = self.small_pages
         if small is not None:
+            # The parts are (page size, memory in MB) of each guest cell.
             needed_mb = memory_pages.calculate_needed(
                 request.memory_parts, small.page_kb)
             small = small._replace(free_mb=small.free_mb - sign * needed_mb)
@@ -100,8 +103,9 @@ class HostFit(typing.NamedTuple):
         :param most: maximum number of instances
         :returns: (the host with these instances, their number)
         """
-        # This does not depend on the usage: check it once.
-        is_forbidden = any(self._check_policy(needs))
+        # An obstacle such as a disabled host does not depend on the usage:
+        # look for it once.
+        is_forbidden = any(self._find_fixed_obstacles(needs))
         if is_forbidden:
             return self, 0
         filled = self
@@ -137,15 +141,20 @@ class HostFit(typing.NamedTuple):
             NUMA topology
         """
         cells = self._choose_free_cells(needs)
-        if cells is None or any(self._check_policy(needs)):
+        # The host may have an obstacle that does not depend on the usage, such
+        # as that it is disabled.
+        if cells is None or any(self._find_fixed_obstacles(needs)):
             return None
         return cells
 
     def _choose_free_cells(
             self, needs: resources.Needs) -> tuple[int, ...] | None:
-        """Return the same as :meth:`choose_cells`, by the usage alone."""
+        """Return the same as :meth:`choose_cells`, by the usage alone.
+
+        The state of the host and its aggregates are not checked.
+        """
         # any() stops at the first obstacle.
-        if any(self._check_amounts(needs)):
+        if any(self._find_usage_obstacles(needs)):
             return None
         return self._choose_cells(needs)
 
@@ -154,15 +163,20 @@ class HostFit(typing.NamedTuple):
 
         :returns: an empty list if it fits
         """
-        obstacles = list(self._check_policy(needs))
-        obstacles += self._check_amounts(needs)
+        # Those that no move of other instances changes come first.
+        obstacles = list(self._find_fixed_obstacles(needs))
+        obstacles += self._find_usage_obstacles(needs)
         if self._choose_cells(needs) is None:
             obstacles.append(self._describe_cells(needs))
         return obstacles
 
-    def _check_policy(self, needs: resources.Needs,
-                      ) -> abc.Iterator[HostObstacle]:
-        """Yield the obstacles that do not depend on what other guests use."""
+    def _find_fixed_obstacles(self, needs: resources.Needs,
+                              ) -> abc.Iterator[HostObstacle]:
+        """Yield the obstacles that do not depend on what other guests use.
+
+        They are about the state of the host, its aggregates, earlier refusals
+        of Nova, and its number of shared CPUs.
+        """
         host, request = self.host, needs.request
         if not host.is_enabled:
             yield HostObstacle('the host is disabled')
@@ -185,17 +199,18 @@ class HostFit(typing.NamedTuple):
         shared_vcpus = request.needed_rows.ordinary
         # Placement refuses too many of them by max_unit of VCPU. On a mix
         # host, max_unit is larger, because low-priority instances may also use
-        # its dedicated CPUs. There, _check_amounts checks the same rule.
+        # its dedicated CPUs. There, _find_usage_obstacles has the same rule.
         if not host.report.mix and shared_vcpus > host.report.shared_cpus:
             yield HostObstacle(
                 'the instance has more shared vCPUs than the host has shared '
                 'CPUs')
 
-    def _check_amounts(self, needs: resources.Needs,
-                       ) -> abc.Iterator[HostObstacle]:
-        """Yield the obstacles of the rows, memory and disk.
+    def _find_usage_obstacles(self, needs: resources.Needs,
+                              ) -> abc.Iterator[HostObstacle]:
+        """Yield the obstacles of the admission checks, memory and disk.
 
-        A row is a number of vCPUs that the host may sell. The filter and the
+        Most of them depend on what the present guests use, such as the rows. A
+        row is a number of vCPUs that the host may sell. The filter and the
         claim refuse oversold memory to some instances, and Placement refuses
         to sell more than the allocation ratio allows to any.
         """
@@ -214,6 +229,8 @@ class HostFit(typing.NamedTuple):
                 text='the host has %d MB of sellable memory free, %d MB are '
                      'needed' % (sellable_mb, needed_mb),
                 resource='MEMORY_MB', missing=needed_mb - sellable_mb)
+        # That of ``host`` is before the first move, and None if the disks are
+        # elsewhere. That of ``self`` is the disk at this point of the plan.
         if (self.host.free_disk_gb is not None and
                 needs.disk_gb > self.free_disk_gb):
             yield HostObstacle(
@@ -224,7 +241,9 @@ class HostFit(typing.NamedTuple):
     def _convert_refusal(self, refusal: admission.Refusal) -> HostObstacle:
         """Return the HostObstacle of a Refusal of the admission checks.
 
-        It names a resource only if moves of other instances can free enough.
+        It names small pages or vCPUs only if moves of other instances can free
+        enough. It always names the memory, of which the host does not tell the
+        total.
 
         :param refusal: its reason is "memory", "small_pages", the name of a
             row of vCPUs with the suffix "_capacity", such as "high_capacity",
@@ -264,10 +283,14 @@ class HostFit(typing.NamedTuple):
         indexes = list(range(len(self.cells)))
         if len(indexes) > len(needs.cells):
             # Nova orders the cells by the first guest cell: by the dedicated
-            # CPUs if it needs some, otherwise by the vCPUs that float.
+            # CPUs if it needs some, otherwise by the vCPUs that float. Its
+            # rows are its vCPUs by kind: high are the pinned ones, low all
+            # shared ones, ordinary the shared ones without low priority.
             rows = needs.cells[0].rows
             if rows.high:
                 rows = capacity.Rows(high=rows.high, low=0, ordinary=0)
+            # Of the kinds that the guest cell needs, the one of which a host
+            # cell has fewest left counts. Minus, because the most come first.
             ranks = [(-_find_smallest(rows, cell.remaining),
                       -cell.free_memory_mb) for cell in self.cells]
             indexes.sort(key=ranks.__getitem__)
@@ -291,7 +314,9 @@ class HostFit(typing.NamedTuple):
         missing = sum(wanted - free for _, wanted, free in
                       capacity.find_shortages(guest.rows, cell.remaining))
         # A guest cell may not have more vCPUs that are not pinned than the
-        # host cell has CPUs for them. The low row counts all these vCPUs.
+        # host cell has CPUs for them. The number rows.low counts all these
+        # vCPUs. Those of low priority use the floating CPUs: the shared ones,
+        # and on a mix host also the dedicated ones.
         usable = cell.cpus.shared
         if needs.request.priority == capacity.LOW:
             usable = cell.cpus.floating
@@ -312,9 +337,13 @@ class HostFit(typing.NamedTuple):
         if len(needs.cells) > len(self.cells):
             return HostObstacle('the host has %d NUMA cells, %d are needed' % (
                 len(self.cells), len(needs.cells)))
+        # The rows are the vCPUs of a guest cell by kind. As a tuple, they are
+        # compared by the pinned vCPUs first, then by the shared ones.
         largest = max(needs.cells, key=operator.attrgetter('rows'))
         missing = min(self._count_missing(largest, index, needs)
                       for index in range(len(self.cells)))
+        # The largest guest cell alone may fit, but not all together: 0 would
+        # mean that nothing is missing.
         return HostObstacle(text='no NUMA cells of the host fit',
                             resource='NUMA cell', missing=max(missing, 1))
 

@@ -99,14 +99,17 @@ def plan_drain(fleet: fleet_module.Fleet, hosts: abc.Collection[str],
     :param ways: the allowed ways to move instances, such as live and cold
     :returns: the Plan, whose ``misses`` are the instances that stay
     """
+    # ``of_search`` moves instances, to hosts that are not closed.
     of_search = search.Search(fleet, ways, closed=frozenset(hosts))
     uuids = _list_guests(fleet, hosts)
     # Other instances may move to make room. After a loss, only the guests of
     # the lost host are moved.
     can_displace = fleet_module.EVACUATE not in ways
     try:
+        # Find the moves. The fleet is then as before, without the moves.
         moves = greedy.move_all(of_search, uuids, can_displace)
-        # Make the moves again, in the preferred order.
+        # Make them in the preferred order: live before cold before shelve,
+        # then low priority before ordinary before high priority.
         arrange.replay(fleet, arrange.arrange(fleet, moves))
         # The instances that are still on the hosts.
         misses = tuple(_describe_miss(of_search, fleet.instances[uuid])
@@ -141,6 +144,8 @@ def calculate_addition(misses: abc.Iterable[Miss]) -> Addition:
 
     :param misses: one for each instance for which there is no move
     """
+    # The vCPUs by kind: high are the pinned ones, low all shared ones, and
+    # ordinary, which are also among low, those without low priority.
     rows = capacity.Rows(high=0, low=0, ordinary=0)
     memory_mb = disk_gb = 0
     for miss in misses:
@@ -167,13 +172,17 @@ def plan_room(fleet: fleet_module.Fleet, wanted: fleet_module.Instance,
     :param ways: the allowed ways to move instances, such as live and cold
     """
     fleet.add(wanted)
+    # ``of_search`` moves instances. ``of_room`` decides with it which guests
+    # to move away, so that the wanted instances fit.
     of_search = search.Search(fleet, ways)
-    of_room = room.Room(of_search, wanted, most=number)
+    of_room = room.Room(of_search, wanted, number=number)
     try:
         moves: list[fleet_module.Move] = []
         if not of_room.is_sufficient():
             moves = greedy.make_room(of_search, of_room)
-        # Make the moves again, in the preferred order.
+        # Until here, the moves are found, but the fleet is as before. Make the
+        # moves in the preferred order, live before cold before shelve, if the
+        # instances then fit.
         ordered = arrange.arrange(
             fleet, moves, is_reached=of_room.is_sufficient)
         arrange.replay(fleet, ordered)
@@ -252,6 +261,7 @@ def _measure_shortage(
         if each.resource is None:
             permanent += 1
         else:
+            # A host has at most one obstacle for each resource.
             missing[each.resource] = each.missing
     memory_mb = (missing.pop('MEMORY_MB', 0) +
                  missing.pop(memory_pages.RESOURCE, 0))

@@ -35,20 +35,23 @@ class Room:
 
     :param wanted: one of the instances. It is in the fleet, on a host that
         takes no instances or on no host.
-    :param most: wanted number of instances
+    :param number: wanted number of instances
     """
 
     def __init__(self, of_search: search.Search,
-                 wanted: fleet_module.Instance, most: int) -> None:
+                 wanted: fleet_module.Instance, number: int) -> None:
         self._search = of_search
         self._fleet = of_search.fleet
         self._wanted = wanted
-        self._most = most
+        # The number of instances equal to this one that are wanted.
+        self._number = number
         self._has_affinity = (
             self._fleet.get_policy(wanted) == fleet_module.AFFINITY)
-        # Number of changes of the fleet that _counts and _victims consider.
-        self._position = 0
-        # Host that takes instances -> how many of the wanted ones fit.
+        # Number of changes of the fleet, from its beginning, that the dicts
+        # below consider.
+        self._considered = 0
+        # Host that takes instances -> how many instances equal to ``wanted``
+        # fit on it.
         self._counts = dict.fromkeys(of_search.open_hosts, 0)
         # Host -> UUIDs of its guests, a list for each kind. The guests of one
         # kind are interchangeable.
@@ -63,11 +66,11 @@ class Room:
         counts = self._count_by_host().values()
         if self._must_share_host():
             return max(counts, default=0)
-        return min(sum(counts), self._most)
+        return min(sum(counts), self._number)
 
     def is_sufficient(self) -> bool:
         """Return whether the wanted number of instances fits."""
-        return self.count() == self._most
+        return self.count() == self._number
 
     def list_hosts(self) -> list[str]:
         """Return the host of each wanted instance that fits.
@@ -78,9 +81,11 @@ class Room:
         hosts: list[str] = []
         for host in sorted(counts, key=counts.__getitem__, reverse=True):
             hosts += counts[host] * [host]
-            if self._must_share_host() or len(hosts) >= self._most:
+            # With affinity, the host that takes most must take all. Otherwise
+            # add hosts until all wanted instances have one.
+            if self._must_share_host() or len(hosts) >= self._number:
                 break
-        return hosts[:self._most]
+        return hosts[:self._number]
 
     def _must_share_host(self) -> bool:
         """Return whether all wanted instances must be on one host.
@@ -97,13 +102,17 @@ class Room:
         An open host is one that takes instances. Only hosts whose usage has
         changed since the last call are counted anew.
         """
-        self._position, changed = self._search.find_changed(self._position)
+        # Pass the number of changes of the fleet that are considered in the
+        # counts, and get the number of all changes.
+        self._considered, changed = self._search.find_changed(self._considered)
         if changed and self._has_affinity:
             # With affinity, a member on one host decides whether the other
             # hosts are allowed: count them all.
             changed = self._search.open_hosts
         for host in changed:
-            self._counts[host] = self._count(host, self._most)
+            self._counts[host] = self._count(host, self._number)
+            # Forget its guests, and which of them can make room: both are
+            # found anew when they are needed.
             self._kinds.pop(host, None)
             self._victims.pop(host, None)
         return self._counts
@@ -155,6 +164,7 @@ class Room:
         return False
 
     def _can_be_shelved(self, uuid: str) -> bool:
+        """Return whether shelving is an allowed way to move an instance."""
         return fleet_module.SHELVE in self._search.list_ways(uuid)
 
     def extend_simply(self) -> bool:
@@ -194,9 +204,11 @@ class Room:
         :param size: number of guests of an eviction; 0 for as few as suffice
         """
         moved = {move.uuid for move in self._fleet.log}
+        # How many of the wanted instances fit now.
         total = self.count()
         for host, fitting in self._counts.items():
-            # All instances must fit on this host: more than on the best one.
+            # With affinity, all instances must be on this host. It must take
+            # more than the host that takes most now, which takes ``total``.
             if self._must_share_host():
                 fitting = total
             for uuids in self._find_victims(host, fitting + 1, size):
@@ -231,6 +243,8 @@ class Room:
         # Without all movable guests, do enough instances fit?
         if self._suffices(host, target, movable):
             if size == 0:
+                # Two orders: by class, low priority first, whose moves cost
+                # least; and the largest first, so that few guests suffice.
                 by_size = sorted(
                     movable, key=self._search.get_size, reverse=True)
                 choices = [self._reduce(host, target, movable),

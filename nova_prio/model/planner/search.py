@@ -44,8 +44,9 @@ class Search:
         # Name of each host that takes instances -> its position in the fleet.
         self.open_hosts = {name: number for number, name
                            in enumerate(fleet.hosts) if name not in closed}
-        # Needs of instances -> (number of the changes of the fleet that the
-        # destinations consider, destinations).
+        # Needs of instances -> (number of changes of the fleet, from its
+        # beginning, that the destinations consider, destinations). Only the
+        # hosts of later changes are checked again.
         self._destinations: dict[resources.Needs, tuple[
             int, Destinations]] = {}
 
@@ -66,26 +67,30 @@ class Search:
                 classes.count('ordinary'))
 
     def list_ways(self, uuid: str) -> list[str]:
-        """Return the ways by which an instance may move, the best first."""
+        """Return the ways by which an instance may move, the best first.
+
+        A way is how Nova moves it, such as live. To evacuate an instance needs
+        no permission: its host is lost.
+        """
         ways = self.fleet.instances[uuid].ways
         return [way for way in self._ways
                 if way in ways or way == fleet_module.EVACUATE]
 
-    def find_changed(self, position: int) -> tuple[int, abc.Iterable[str]]:
+    def find_changed(self, considered: int) -> tuple[int, abc.Iterable[str]]:
         """Return the open hosts whose usage has changed.
 
         An open host is one that takes instances.
 
-        :param position: number of changes that the caller has considered
+        :param considered: number of changes that the caller has considered
         :returns: (number of all changes, names of the hosts)
         """
         # The name of the host of each change of a usage.
         changes = self.fleet.changes
-        if position == len(changes):
-            return position, ()
+        if considered == len(changes):
+            return considered, ()
         # The keys of a dict are in order, and each host occurs once.
         return len(changes), dict.fromkeys(
-            host for host in changes[position:] if host in self.open_hosts)
+            host for host in changes[considered:] if host in self.open_hosts)
 
     def find_destinations(self, instance: fleet_module.Instance,
                           ) -> Destinations:
@@ -99,16 +104,16 @@ class Search:
         """
         # Take the answer for equal needs, and renew it for the hosts that have
         # changed since. The changes of a fleet begin with each host, so
-        # without an answer (position 0), all hosts have changed.
-        position, found = self._destinations.get(instance.needs, (0, {}))
-        position, changed = self.find_changed(position)
+        # without an answer (0 considered), all hosts have changed.
+        considered, found = self._destinations.get(instance.needs, (0, {}))
+        considered, changed = self.find_changed(considered)
         for host in changed:
             found.pop(host, None)
             of_host = self.fleet.hosts[host]
             if of_host.choose_cells(instance.needs) is not None:
                 found[host] = of_host.measure_room(instance.needs)
         if changed:
-            self._destinations[instance.needs] = position, found
+            self._destinations[instance.needs] = considered, found
         return found
 
     def expect_way(self, uuid: str) -> str:
@@ -126,7 +131,9 @@ class Search:
         :returns: a list for each kind of guests; those of one kind are
             interchangeable
         """
-        # What the guests of a kind have in common -> their UUIDs.
+        # What the guests of a kind have in common -> their UUIDs. In common
+        # are the needs, the server group, the ways by which Nova may move a
+        # guest, such as live, and the NUMA cells of the host.
         kinds: dict[abc.Hashable, list[str]] = {}
         for uuid in self.fleet.list_guests(host):
             instance = self.fleet.instances[uuid]
@@ -157,6 +164,8 @@ class Search:
         """
         for way in self.list_ways(uuid):
             destination = None
+            # To shelve an instance needs no host. All other ways have the same
+            # choice of hosts: if one way has none, only shelve is left.
             if way != fleet_module.SHELVE:
                 destination = self._choose(uuid, preference)
                 if destination is None:
