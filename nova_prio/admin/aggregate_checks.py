@@ -149,6 +149,8 @@ def _compare_mirror(
     missing = {host.name for host in hosts if host.name in aggregate.hosts and
                host.node.uuid not in providers}
     if missing:
+        # Clauses such as "offers it to no priority instance": the rule of the
+        # aggregate decides which of the two texts applies.
         effect = _format_effect(
             aggregate, offered_if_allowed='no priority instance',
             offered_if_excluded='new ordinary instances')
@@ -159,6 +161,7 @@ def _compare_mirror(
     surplus = {host.name for host in hosts if host.node.uuid in providers and
                host.name not in aggregate.hosts}
     if surplus:
+        # Clauses, as above.
         effect = _format_effect(
             aggregate, offered_if_allowed='priority instances',
             offered_if_excluded='no new ordinary instance')

@@ -61,6 +61,8 @@ def make_flavor_needs(flavor: objects.Flavor,
         contradict each other
     :raises nova.exception.NovaException: if stock Nova refuses the flavor
     """
+    # The copy of the flavor with its priority, and the NUMA topology that it
+    # asks for. The image is empty: the flavor alone counts.
     own_flavor, topology = flavor_preview.fit_request(
         flavor, objects.ImageMeta.from_dict({}), hints)
     return guests.make_needs(own_flavor, topology, is_volume_backed=False,

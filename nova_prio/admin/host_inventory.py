@@ -169,6 +169,8 @@ def get_resource_request(
         contradict each other
     :raises nova.exception.NovaException: if stock Nova refuses the flavor
     """
+    # The copy of the flavor with its priority, and the NUMA topology that it
+    # asks for. The image is empty: the flavor alone counts.
     own_flavor, topology = flavor_preview.fit_request(
         flavor, objects.ImageMeta.from_dict({}), hints or {})
     return demand.ResourceRequest.from_flavor(own_flavor, topology)

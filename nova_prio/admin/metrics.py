@@ -116,7 +116,8 @@ def collect(context: nova_context.RequestContext,
     if findings is not None:
         samples += _count_findings(findings)
     seconds = time.monotonic() - start_seconds
-    # Without Placement, there is no collection: the calls above raise.
+    # The first argument is whether Placement and all databases could be read.
+    # Without Placement, the calls above raise: only a cell may be missing.
     samples += describe_collection(not silent_cells, started_at)
     samples.append(('nova_prio_collection_duration_seconds', (), seconds))
     return list(make_families(samples)), silent_cells

@@ -138,6 +138,9 @@ def _check_cells(
 ) -> _Leftovers:
     """Yield the leftovers of each cell, and the cells that do not answer.
 
+    A Leftover is something that belongs to this package, and must be removed
+    before the package is.
+
     :param check: function of a context, which targets the cell; it yields the
         leftovers of the cell
     """
@@ -168,6 +171,9 @@ def _check_instances(context: nova_context.RequestContext) -> _Leftovers:
 
 def _check_instance(instance: objects.Instance) -> _Leftovers:
     """Yield a Leftover if one of the flavors of an instance has a priority.
+
+    Without this package, nothing gives effect to the priority. It is left over
+    in the cloud until somebody removes it.
 
     nova-api has written the priority into the copy of the flavor that the
     instance has. The user may have requested the priority with a scheduler
@@ -206,8 +212,8 @@ def _check_options(paths: abc.Iterable[str]) -> _Leftovers:
                 value = ','.join(values)
                 names_our_plugin = any(
                     part in value for part in _PLUGIN_NAME_PARTS)
-                # Some of our options are in Nova's groups. oslo.config reads
-                # one of them from the group [compute] too.
+                # cpu_priority_mix_enable is in Nova's group DEFAULT, and
+                # oslo.config also reads it from [compute].
                 is_our_option = group == our_conf.GROUP.name or (
                     group in ('DEFAULT', 'compute') and option in _OWN_OPTIONS)
                 is_plugin_option = (
@@ -230,6 +236,7 @@ def _check_hosts(context: nova_context.RequestContext) -> _Leftovers:
 
     :param context: targets the cell
     """
+    # Which host has the driver does not depend on aggregates: pass none.
     for host in host_inventory.iterate_hosts(context, aggregates=()):
         if host.has_our_driver:
             yield Leftover(

@@ -176,7 +176,9 @@ def _check_compute(conf: cfg.ConfigOpts) -> _Findings:
     # plug-ins of os-vif: that of this package puts its driver there.
     yield from _find_missing_plugin(
         'os_vif', "nova-compute does not find '%s'" % _DRIVER)
-    # The CPU sets can be compared with the host only if they can be read.
+    # The first function checks the options. The second compares the CPU sets
+    # with the CPUs of this host, by rules of Nova's own driver. It needs CPU
+    # sets that can be read, so run it only if the first one finds nothing.
     problems = (compute_checks.find_problems(conf) or
                 compute_checks.find_problems_of_nova(conf))
     yield from _list_all(FAILURE, problems)
@@ -195,6 +197,7 @@ def _check_cgroups(host_arguments: abc.Sequence[str],
 
     :param host_arguments: arguments of nova-prio-host, which finds the
         problems
+    :param conf: not used; each check has this parameter
     """
     problems = host_command.find_problems(host_arguments)
     # Show one: with cgroup v1, each hierarchy repeats the same problem.
@@ -234,8 +237,9 @@ def _check_guests(conf: cfg.ConfigOpts) -> _Findings:
         if named:
             yield WARNING, '%s: %s. %s' % (
                 state, ', '.join(named), finding.REMEDIES[kind])
-    # Nova 33 alone cannot live-migrate guests that an older release started
-    # without I/O threads. The sentence names them; it is '' if there are none.
+    # Of all releases of Nova, only 33 cannot live-migrate guests that an older
+    # one started without I/O threads. The sentence names these guests; it is
+    # '' if there are none.
     sentence = guests.describe_immovable(running)
     if sentence and guests.needs_io_threads():
         # This host has Nova 33.
@@ -292,6 +296,7 @@ def _find_aggregate_faults(
     yield from _list_all(WARNING, aggregate_checks.find_warnings(
         conf, list_services(conf), aggregates, hosts,
         all_hosts_known=not silent_cells))
+    # Placement has its own copy of the aggregates, the mirror. This reads it.
     yield from _list_all(WARNING, aggregate_checks.find_mirror_warnings(
         aggregates, hosts))
 

@@ -57,6 +57,8 @@ def check(view: host_view.HostView,
                 finding.UNREAD, consumer, placement=placement, note=str(error))
             continue
         if fault:
+            # The repair runs later. It looks for the fault again with
+            # _find_fault, and removes nothing if the fault is no longer there.
             repair = functools.partial(
                 repairs.remove_allocations, view, consumer, fault, _find_fault)
             yield finding.Finding(
@@ -179,6 +181,7 @@ def _find_fault(view: host_view.HostView, client: report.SchedulerReportClient,
     # An instance that is being built gets its host after its allocation.
     if has_no_host or idle_instance.host == view.name:
         return None
+    # Nova itself deletes this allocation when the host starts again.
     if _was_evacuated(idle_instance, view.name):
         return None
     # The instance is on another host: only its allocation here is wrong.

@@ -75,6 +75,8 @@ class GuestHost(typing.NamedTuple):
     def is_pinned(self, cpus: frozenset[int] | None) -> bool:
         """Return whether a vCPU is pinned to one CPU that is not shared.
 
+        If the set of shared CPUs has one CPU, vCPUs that float also have one.
+
         :param cpus: CPUs of the vCPU, None for all CPUs
         """
         return (cpus is not None and len(cpus) == 1 and
@@ -195,6 +197,8 @@ def _check_cpus(host: GuestHost, guest: guest_xml.Guest,
             expected = _get_expected_cpus(host, guest, cpus, priority)
             floating.append((cpus, expected))
     if priority == capacity.LOW:
+        # These threads may run on the CPUs of ``low_emulator``, a set. It may
+        # have been smaller when the guest started, so that some are enough.
         for cpus in guest.threads:
             expected = _select_allowed(cpus, host.low_emulator)
             floating.append((cpus, expected))
@@ -231,17 +235,23 @@ def _get_expected_cpus(
         if cell & cpus:
             cpus_of_cells |= cell
     expected = host.cpus.floating & cpus_of_cells
-    # If no CPU of these cells is allowed any more, it may use all shared CPUs.
-    return expected or host.cpus.shared
+    if not expected:
+        # No CPU of these cells is allowed any more. Expect the shared CPUs,
+        # where every guest may float: low-priority guests use dedicated CPUs
+        # only in their own cells.
+        return host.cpus.shared
+    return expected
 
 
 def _select_allowed(cpus: frozenset[int] | None,
                     allowed: frozenset[int]) -> frozenset[int]:
     """Return those of some CPUs that are allowed.
 
-    If none of them is allowed, return all allowed CPUs.
+    If none of them is allowed, return all allowed CPUs: the vCPU or thread
+    must leave its present CPUs, and may run on any of these.
 
-    :param cpus: None for all CPUs
+    :param cpus: present CPUs of a vCPU or thread, None for all CPUs
+    :param allowed: CPUs of the host where it may run
     """
     if cpus is None:
         return allowed
@@ -252,6 +262,9 @@ def summarize(host: GuestHost, guests: abc.Iterable[guest_xml.Guest]) -> str:
     """Return the numbers of pinned and of floating vCPUs as a text.
 
     A pinned vCPU may run on one CPU only, a floating one on several.
+
+    :param host: knows the shared CPUs. A vCPU with one CPU of these floats:
+        the set of shared CPUs has only this one.
     """
     amounts = {'pinned': 0, 'floating': 0}
     for guest in guests:

@@ -80,7 +80,12 @@ class HostView(host_inventory.HostRecord):
 
     @functools.cached_property
     def total_allocations(self) -> dict[str, dict[str, int]]:
-        """The ``allocations``, with ``disks`` added to DISK_GB."""
+        """The allocations of each consumer, with its shared disks.
+
+        ``allocations`` are those at the provider of the host: consumer ->
+        resource class -> amount. ``disks`` are DISK_GB at the providers that
+        share disks with the host: consumer -> amount. Add them up.
+        """
         totals = dict(self.allocations)
         # ``disks`` also has consumers that are only on other hosts, while
         # ``consumers`` are those that Nova has on this host.
@@ -119,6 +124,7 @@ class HostView(host_inventory.HostRecord):
         Rows are three numbers of vCPUs: pinned ones, all others, and the
         others without low priority.
         """
+        # The sums in ``usage`` are without the pinned vCPUs.
         return capacity.calculate_used(
             sum(each.dedicated for each in self.demands),
             self.usage.low_shared, self.usage.ordinary_shared)

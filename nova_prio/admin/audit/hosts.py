@@ -85,9 +85,9 @@ def _check_traits(view: host_view.HostView) -> finding.Findings:
     expected: set[str] = set()
     compared = set(prio_traits.ALL)
     if view.report:
+        # Compare all but CPU_PRIORITY_DISABLED: the command "nova-prio host
+        # disable" sets that trait, and the audit must leave it as it is.
         compared = _TRAITS
-        # The command "nova-prio host disable" sets this trait, and the audit
-        # must leave it as it is.
         is_disabled = prio_traits.CPU_PRIORITY_DISABLED in traits
         expected = set(
             prio_traits.list_for_host(view.report.mix, is_disabled))
@@ -158,7 +158,8 @@ def _build_expected_inventories(
         report.cpus, ratio=capacity.parse_ratio(ratio))
     of_nova = inventory.build_cpu_inventories(cpus, view.inventories)
     # Mix is the option cpu_priority_mix_enable. With it, this package keeps
-    # the host from overcommitting memory.
+    # the host from overcommitting memory: pass the inventory of memory, whose
+    # ratio the function below then lowers to 1.0 at most.
     if cpus.mix and orc.MEMORY_MB in view.inventories:
         of_nova[orc.MEMORY_MB] = view.inventories[orc.MEMORY_MB]
     # The usage counts too: the inventory of VCPU must cover what is in use.
@@ -172,9 +173,10 @@ def _check_report(
 
     nova-compute writes the report of a host in each periodic update.
 
-    The used vCPUs are three numbers: high is the dedicated CPUs that are
-    pinned, low the vCPUs that are not, ordinary those of them without low
-    priority.
+    The used vCPUs are three numbers, named after the limit in which they
+    count: ``high`` are the dedicated CPUs with a pinned vCPU, ``low`` all
+    vCPUs that are not pinned, of any priority, and ``ordinary`` those of them
+    without low priority.
     """
     used = view.used_rows
     if any(demand.needs_whole_cores(instance.flavor, instance.numa_topology)

@@ -112,6 +112,10 @@ def needs_allocations(instance: objects.Instance,
                       migration: objects.Migration) -> bool:
     """Return whether a migration that is not open still needs allocations.
 
+    A migration is open if it is in progress or awaits its confirmation. Nova
+    may leave the claim of a move that has failed, and sets the status
+    "reverted" before the revert is done.
+
     It does if the instance still has the claim of this migration, or if Nova
     must still confirm or revert the move. The audit ends such a migration,
     which also moves or deletes its allocations.
@@ -204,6 +208,8 @@ def _choose_status_after_arrival(instance: objects.Instance,
         confirmation; None if the disk has not arrived, or the audit must not
         do anything about the move
     """
+    # Leave cross-cell moves alone: each of the two cells has a record of the
+    # instance, and Nova ends these moves in other ways.
     # Nova sets the old flavor together with the host, when the disk is there.
     if (migration.cross_cell_move or instance.old_flavor is None or
             instance.host != migration.dest_compute or
@@ -267,7 +273,8 @@ def _end(host: str, found: objects.Migration,
         raise allocations.PlacementRefused(
             'The migration has changed since it was read')
     instance = migration.instance
-    # The disk is on the destination: only Nova can confirm or revert the move.
+    # ``status`` does not tell who must end the move. If this is not None, the
+    # disk is on the destination: only Nova can confirm or revert the move.
     if _choose_status_after_arrival(instance, migration) is not None:
         _end_after_arrival(context, instance, migration, status)
         return
@@ -319,7 +326,9 @@ def _end_after_arrival(
             migration.save()
             api.API().revert_resize(context, instance)
     except Exception as error:
-        # With its old status, the next audit finds the migration again.
+        # With its old status, the next audit finds the migration again, and
+        # tries again. For that, the other changes above may stay: they are
+        # what a confirmation or a revert needs.
         if migration.status != old_status:
             migration.status = old_status
             migration.save()

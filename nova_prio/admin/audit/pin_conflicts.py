@@ -121,7 +121,8 @@ def check(view: host_view.HostView) -> finding.Findings:
     """Yield a finding for each PinConflict of a host.
 
     A PinConflict is two instances whose records have the same dedicated CPU.
-    ``compute`` of a finding has the CPUs in these records.
+    A finding is about the first one. Its ``compute``, what Nova's records say,
+    names the common CPUs and the second instance.
     """
     # Until the confirmation, these instances still have CPUs of this host.
     resized_away = _read_resized_away(
@@ -181,9 +182,11 @@ def _read_conflicts(context: nova_context.RequestContext,
 
 def _read_conflicts_once(context: nova_context.RequestContext,
                          node: objects.ComputeNode) -> list[PinConflict]:
-    """Return each PinConflict of a host.
+    """Return each PinConflict of a host that one read shows.
 
     A PinConflict is two instances whose records have the same dedicated CPU.
+    It may not exist, because the records may change between the queries: the
+    caller reads twice.
 
     :param context: targets the cell of the host
     """

@@ -39,7 +39,11 @@ def repair_instance(
         view: host_view.HostView, uuid: str,
         context: nova_context.RequestContext,
         client: report.SchedulerReportClient) -> None:
-    """Write the expected allocations of an instance to Placement."""
+    """Write the expected allocations of an instance to Placement.
+
+    :raises nova_prio.placement.allocations.PlacementRefused: if they were not
+        written, for whatever reason: all repairs raise this class
+    """
     # The amounts before and after the write; None if nothing was written,
     # because Nova may work on the instance.
     repaired = allocation_repair.repair(

@@ -65,6 +65,8 @@ class CloudAudit:
         self._context = context
         self._client = client
         self._local_host = name
+        # Without a name, no host is the local one, and the function is not
+        # called: the type need not allow None.
         self._read_guests = typing.cast(_ReadGuests, read_guests)
         self._read_aggregates = functools.cache(aggregates.read_aggregates)
         # In Placement, the providers that share disks with a host depend only
@@ -200,7 +202,8 @@ class CloudAudit:
             view, self._read_aggregates(self._context))
         findings += migrations.check(view)
         findings += allocations.check(view, self._client)
-        # The guests of other hosts cannot be read from here.
+        # The guests of other hosts cannot be read from here. Of this host, the
+        # function returns the CPU sets, a GuestHost, and a list of Guests.
         if host.name == self._local_host:
             guest_host, running = self._read_guests()
             findings += guests.check(guest_host, running, view)

@@ -104,7 +104,9 @@ def get_position(answer: Answer) -> tuple[typing.Any, ...]:
     """Return a key that sorts passing hosts first, then the closest ones.
 
     Passing hosts have the order of their ranks. Of the others, those with a
-    shortage come first, and of these, the one that lacks the smallest sum.
+    shortage come first. ``missing`` of these is name of a resource -> missing
+    amount. Sort by the sum of the amounts, although their units differ: memory
+    and disk are large numbers, so a host that lacks only vCPUs is closer.
     """
     # A refused host has no rank.
     is_refused = answer.result != PASSES
@@ -120,8 +122,9 @@ def find_closest(answers: abc.Iterable[Answer]) -> Answer | None:
     :returns: None if no host refuses for a shortage
     """
     short = [each for each in answers if each.missing]
-    # The sum over all resources decides. Memory and disk are larger numbers
-    # than vCPUs, so that a host that only lacks some vCPUs is closer.
+    # Of these, get_position puts the one with the smallest sum of its missing
+    # amounts first. Memory and disk are larger numbers than vCPUs, so that a
+    # host that only lacks some vCPUs is closer.
     return min(short, key=get_position, default=None)
 
 

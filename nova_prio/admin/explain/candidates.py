@@ -175,12 +175,13 @@ def answer_not_offered(
         reason = '; '.join(each.text for each in shown) or nothing_found
         answer = decision.add(uuid, result, reason)
         # ``missing`` is the amount of the resource class ``resource`` that
-        # must become free. If it is 0 for an obstacle, such as a trait, no
-        # move makes the host fit. The resource is None only then: its test is
-        # for the type.
+        # must become free. It is 0 if the obstacle is no shortage, such as a
+        # trait: then no move makes the host fit. Only then, the resource may
+        # be None.
         is_only_short = bool(obstacles) and all(
             each.missing for each in obstacles)
         if is_only_short:
+            # Each resource is set. The test of it is only for the type.
             answer.set_missing({each.resource: each.missing
                                 for each in obstacles if each.resource})
 

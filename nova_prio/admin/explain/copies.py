@@ -49,7 +49,8 @@ class Copies:
         self._judge = the_judge
         # Name of a host -> its state after the moves up to now.
         self._states: dict[str, host_manager.HostState] = {}
-        # (UUID of a provider, resource class) -> amount that is free then.
+        # (UUID of a provider, resource class) -> amount that is free after the
+        # moves up to now.
         self._free: candidates.Amounts = {}
         # UUIDs of the providers whose free amounts have been read.
         self._read_providers: set[str] = set()
@@ -161,6 +162,7 @@ class Copies:
         """
         if host not in self._states:
             uuid = self._judge.find_uuid(host)
+            # The callers have left out the hosts that the judge does not know.
             assert uuid is not None
             self._states[host] = self._judge.hosts.make_state(
                 self._context, uuid)

@@ -38,7 +38,8 @@ class _State(host_manager.HostState):
     def __init__(self, host: str, node: str, cell: str,
                  topologies: dict[str, objects.NUMATopology]) -> None:
         super().__init__(host, node, cell)
-        # Nova has set an empty dict, which would hide our property.
+        # Nova has set an empty dict. Our property is a cached one, which an
+        # attribute of the object with its name would hide.
         del self.instances
         self._topologies = topologies
 
@@ -50,6 +51,8 @@ class _State(host_manager.HostState):
 
         Nova would make objects of the NUMA topology, which takes long, and few
         filters need them. Keep its text for the property ``numa_topology``.
+        Keep the UUIDs of the instances for the property ``instances``, which
+        makes the objects; Nova's method would store what it gets as it is.
 
         :param instances: UUIDs of the instances
         """
@@ -65,14 +68,16 @@ class _State(host_manager.HostState):
             super().update(compute, service, aggregates)
         finally:
             compute.numa_topology = self._numa_topology_text
-        # Nova has set the attribute to None, which would hide the property.
+        # Nova has set the attribute to None, which would hide the property: it
+        # is a cached one, and attributes of the object go before it.
         self.__dict__.pop('numa_topology', None)
 
     @functools.cached_property
     def numa_topology(self) -> objects.NUMATopology | None:
         """The NUMA topology of the host, made of its text at the first use.
 
-        The states of a compute node share it.
+        The states of a compute node share it. If the host reports none,
+        ``update`` lets Nova set an attribute None in place of this property.
         """
         if self.uuid not in self._topologies:
             self._topologies[self.uuid] = objects.NUMATopology.obj_from_db_obj(
@@ -203,9 +208,10 @@ class Hosts(host_manager.HostManager):
         :param uuid: UUID of the compute node
         """
         # UUID of a compute node -> UUID of its cell.
-        cells = {node.uuid: cell for node, cell in self.nodes}
+        cell_of = {node.uuid: cell_uuid for node, cell_uuid in self.nodes}
+        mapping = self.cells[cell_of[uuid]]
         # Nova reads the hosts of a disabled cell only for a move within it.
-        destination = objects.Destination(cell=self.cells[cells[uuid]])
+        destination = objects.Destination(cell=mapping)
         state, = self.get_host_states_by_uuids(
             context, [uuid], objects.RequestSpec(
                 requested_destination=destination))
@@ -231,6 +237,8 @@ class Hosts(host_manager.HostManager):
         enabled = self.enabled_filters
         self.enabled_filters = [the_filter] if the_filter else []
         try:
+            # The result is None if a filter ends the filtering: no host passes
+            # then.
             return list(self.get_filtered_hosts(states, spec, index) or ())
         # A filter of another package may raise anything.
         except Exception as error:

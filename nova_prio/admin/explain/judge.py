@@ -250,12 +250,13 @@ class Judge:
         if destination and 'cell' in destination:
             # Nova still moves servers within a cell that is disabled.
             usable.add(destination.cell.uuid)
-        for node, cell in self.hosts.nodes:
-            if cell not in usable:
+        for node, cell_uuid in self.hosts.nodes:
+            if cell_uuid not in usable:
                 decision.add(node.uuid, answers.CELL, 'its cell is disabled')
             elif node.host.lower() in ignored:
-                # Nova does not store this field. ``requests`` sets it for a
-                # move, to the host of the server.
+                # Nova does not store the hosts to ignore. For a move, the
+                # module nova_prio.admin.explain.requests sets this field of
+                # the request to the host of the server.
                 decision.add(
                     node.uuid, answers.SCHEDULER,
                     'the server is on this host; a move needs another host')

@@ -44,6 +44,8 @@ class Units(typing.NamedTuple):
 
         :param hosts: names of hosts; one that does not pass takes none
         """
+        # ``taken`` is name of a host -> the allocation request of each of the
+        # instances that fit there if the other hosts take none.
         # Writes to this map leave self.free as it is.
         free = collections.ChainMap(candidates.Amounts(), self.free)
         number = 0
@@ -67,6 +69,8 @@ def find(the_judge: judge.Judge, spec: objects.RequestSpec) -> Units:
     for state in decision.passing:
         # The instances of one host take from a copy of the free amounts.
         free = dict(decision.placement.free)
+        # The filters run again for each instance. So that this ends in time,
+        # count no more than MOST instances.
         taken[the_judge.get_name(state)] = _fill_host(
             the_judge, state, spec, free, MOST)
     return Units(taken, decision.placement.free)
@@ -123,6 +127,8 @@ def _fill_host(the_judge: judge.Judge, state: host_manager.HostState,
             break
         candidate = state.allocation_candidates[0]
         candidates.take(candidate, free)
+        # Let the state take the instance. Unlike Nova's method, this leaves
+        # the request as it is, for the next instance.
         copies.consume(state, spec, candidate)
         taken.append(candidate)
     return taken

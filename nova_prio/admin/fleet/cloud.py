@@ -66,7 +66,9 @@ class CloudFleet(typing.NamedTuple):
         found = dict(refused)
         for each in self.instances:
             hosts = self.not_live.get(each.host or '')
-            # The ways to move it: live or cold migration, or shelving.
+            # The ways to move it: live or cold migration, or shelving. The
+            # planner knows one set of refused hosts for all ways, and prefers
+            # live migration. So refuse these hosts for the other ways too.
             if hosts and planner_fleet.LIVE in each.ways:
                 found[each.uuid] = hosts.union(found.get(each.uuid, ()))
         return found
@@ -248,6 +250,8 @@ def _iterate_instances(context: nova_context.RequestContext,
         is false for a flavor without a root disk: it needs no disk anyway)
     """
     marker = None
+    # With 'deleted' false, Nova leaves out soft-deleted instances unless
+    # 'soft_deleted' is true.
     while page := objects.InstanceList.get_by_filters(
             context, {'deleted': False, 'soft_deleted': True},
             sort_dir='asc',

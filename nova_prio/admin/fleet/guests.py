@@ -108,8 +108,11 @@ def make_instance(instance: objects.Instance,
     :param instance: with flavor, NUMA topology and PCI requests
     :param host: the host of the instance
     :param obstacle: result of :func:`find_obstacle`
+    :param is_volume_backed: whether its root disk is a volume
     :param group: UUID of its server group, or None
     """
+    # The planner can only keep an instance in aggregates. Its cell and its
+    # availability zone, which it must not leave, count as two of them.
     needs = make_needs(
         instance.flavor, instance.numa_topology, is_volume_backed,
         aggregates=frozenset(fleet_hosts.name_cell_and_zone(host)))
@@ -150,6 +153,8 @@ def make_needs(flavor: objects.Flavor,
 
     :param flavor: the embedded flavor
     :param topology: NUMA topology of the guest, or None
+    :param is_volume_backed: whether its root disk is a volume, so that it
+        needs no disk of the host for it
     :param aggregates: names of the aggregates that it must not leave
     """
     # The swap of a flavor is in MB.

@@ -66,7 +66,8 @@ def make_host(host: host_inventory.HostRecord,
             report, problem='The host is disabled for priority instances.')
     if not report.mix:
         # The memory in small pages, outside of the pools of huge pages, limits
-        # instances only with mix, which the planner may assume.
+        # instances only with mix, if low-priority instances may also run on
+        # the dedicated CPUs. The planner may assume mix for any host.
         small = numa.get_small_pages(
             objects.NUMATopology(cells=host.cells), node.memory_mb,
             node.free_ram_mb or 0)
@@ -137,11 +138,13 @@ def _make_report(host: host_inventory.HostRecord,
         dedicated=frozenset(dedicated), shared=frozenset(shared), mix=False,
         ratio=capacity.parse_ratio(node.cpu_allocation_ratio))
     # Nova counts pinned and shared vCPUs in one number, ``vcpus_used``. An
-    # instance needs three numbers of vCPUs, the rows. Its shared vCPUs are the
-    # low row.
+    # instance needs three numbers of vCPUs, the rows. The low row counts its
+    # vCPUs that are not pinned, whatever its priority; the others are pinned.
     pinned = sum(each.request.vcpus - each.request.needed_rows.low
                  for each in needs)
     pinned_cpus = demand.get_host_pins(node.numa_topology)
+    # Take no instance for one with low priority: the host takes no priority
+    # instance, so the difference does not matter.
     used = capacity.calculate_used(
         dedicated=len(pinned_cpus), low_shared=0,
         other_shared=node.vcpus_used - pinned)
@@ -159,6 +162,8 @@ def _make_cell(cell: objects.NUMACell, report: capacity_report.CapacityReport,
 
     :param report: of nova-compute, about the CPUs of the host. ``hidden`` are
         CPUs that Nova takes for free, but no instance may be pinned to them.
+        ``mix`` tells whether low-priority instances may also run on the
+        dedicated CPUs.
     :param memory_ratio: allocation ratio of the memory
     """
     pinned = cell.pcpuset & (cell.pinned_cpus | report.hidden)
@@ -170,9 +175,12 @@ def _make_cell(cell: objects.NUMACell, report: capacity_report.CapacityReport,
     used = capacity.calculate_used(
         dedicated=len(pinned), low_shared=low_shared,
         other_shared=other_shared)
+    # Nova reserves memory of a host, but none of a NUMA cell.
+    overcommit_mb = _calculate_overcommit(
+        cell.memory, reserved=0, ratio=memory_ratio)
     return resources.Cell(
         cpus=capacity.HostCPUs(
             dedicated=frozenset(cell.pcpuset), shared=frozenset(cell.cpuset),
             ratio=report.ratio, mix=report.mix),
         used=used, free_memory_mb=cell.memory - cell.memory_usage,
-        overcommit_mb=_calculate_overcommit(cell.memory, 0, memory_ratio))
+        overcommit_mb=overcommit_mb)

@@ -120,6 +120,10 @@ def _make_loss(fleet: planner_fleet.Fleet, misses: abc.Sequence[plan.Miss],
     :param fleet: the hosts of the aggregate and their guests, before the loss
     :param misses: one for each guest that fits on no other host
     :param not_evacuable: UUIDs of the guests that nova-api does not evacuate
+    :param aggregate: name of the aggregate
+    :param host: name of the lost host
+    :param is_largest: whether no host of the aggregate has more pinned vCPUs
+        in use
     """
     # Class, such as 'high' or 'ordinary' -> number of guests of the host.
     all_guests = collections.Counter(

@@ -81,8 +81,8 @@ def format_options(cpus: capacity.HostCPUs) -> dict[str, str]:
         'cpu_priority_mix_enable': str(cpus.mix).lower()}
 
 
-def _parse_options(options: abc.Mapping[str, str]) -> capacity.HostCPUs:
-    """Return the CPUs in the options of nova-compute.
+def _parse_cpus(options: abc.Mapping[str, str]) -> capacity.HostCPUs:
+    """Return the HostCPUs that options of nova-compute describe.
 
     :param options: name -> text, as of :func:`format_options`
     """
@@ -122,7 +122,8 @@ def load_plan(path: str, host: str) -> SavedPlan:
     except OSError as error:
         raise admin_host.HostRefused('The plan %s cannot be read: %s.' % (
             path, error.strerror)) from error
-    # Other content than that of a plan may raise any of these.
+    # Other content than that of a plan may raise any of these. So does a plan
+    # that was made without Nova's databases, because it is not complete.
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError,
             exception.Invalid) as error:
         raise admin_host.HostRefused(
@@ -160,11 +161,13 @@ def _parse_plan(rows: list[dict[str, typing.Any]]) -> SavedPlan:
     # or fewer rows are an error.
     host, = planned[VERDICT]
     readiness = planned[VERDICT][host]
-    # The part TRAITS has one row, which is named like the part.
+    # The part TRAITS has one row, which is named like the part. The rows of
+    # the part FLOATING are named by UUID of an instance: its guest floats on
+    # planned dedicated CPUs until it is rebooted or moved.
     return SavedPlan(
         host=host, old_options=old[OPTION],
-        old_cpus=_parse_options(old[OPTION]),
-        planned_cpus=_parse_options(planned[OPTION]),
+        old_cpus=_parse_cpus(old[OPTION]),
+        planned_cpus=_parse_cpus(planned[OPTION]),
         old_inventories=old[INVENTORY],
         old_traits=old[TRAITS][TRAITS].split(),
         planned_traits=planned[TRAITS][TRAITS].split(),

@@ -47,6 +47,9 @@ class Removal:
     def refresh(self, must_disable: bool = False) -> None:
         """Read the host and the instances that must leave; maybe disable it.
 
+        Co-location is low-priority guests on the dedicated CPUs of a host,
+        beside pinned ones. These instances must leave before it ends.
+
         Set ``state``, the HostView, and ``remaining``, these instances.
 
         :param must_disable: whether to disable the host for priority
@@ -93,10 +96,11 @@ class Removal:
     def has_planned_options(self) -> bool:
         """Whether nova-compute still runs with the options of the plan.
 
-        Its report has the CPU sets, the ratio and mix, and only the driver of
-        this package writes one. If the plan is to be undone, nova-compute must
-        first have its old options. Without a plan, which may be lost, tell
-        whether nova-compute still runs this driver.
+        ``report.cpus`` has the CPU sets, the CPU allocation ratio and mix, the
+        option cpu_priority_mix_enable. Only the driver of this package writes
+        a report. If the plan is to be undone, nova-compute must first have its
+        old options. Without a plan, which may be lost, tell whether
+        nova-compute still runs this driver.
         """
         report = self.state.report
         if report and self.plan and prio_traits.has_our_driver(
@@ -143,10 +147,12 @@ class Removal:
         """
         view = self.state
         old_traits = self.plan.old_traits if self.plan else []
+        # This returns whether the host had other traits of this package.
         if _set_traits(self.context, self.client, view, old_traits):
             self.log_change(
                 'Host %s: the traits of this package are as before the plan '
                 '(%s).', self.name, ' '.join(old_traits) or 'none')
+        # They differ from the present ones only in allocation ratios.
         if inventories != view.inventories:
             repairs.replace_provider_data(
                 view, 'inventories', view.inventories,

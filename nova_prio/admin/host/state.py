@@ -53,16 +53,19 @@ def find_existing_cpus(view: host_view.HostView) -> frozenset[int]:
             'cells', 'sockets', 'cores', 'threads'))
     # The CPUs are 0 to count - 1, unless offline CPUs leave gaps. A known CPU
     # beyond these shows that there are gaps, or that the count is unknown.
-    is_without_gaps = max(known) < count
-    if is_without_gaps:
-        return frozenset(range(count))
-    return frozenset()
+    # Otherwise assume that there are none.
+    is_known_cpu_beyond = max(known) >= count
+    if is_known_cpu_beyond:
+        return frozenset()
+    return frozenset(range(count))
 
 
 def get_present_cpus(view: host_view.HostView) -> capacity.HostCPUs:
     """Return the CPU sets, the ratio and mix that a host has now.
 
-    Mix is the option cpu_priority_mix_enable.
+    Mix is the option cpu_priority_mix_enable. Only nova-compute with the
+    driver of this package has it, and reports it. With another driver, there
+    is no report.
     """
     dedicated: frozenset[int] = frozenset()
     shared: frozenset[int] = frozenset()
@@ -90,6 +93,7 @@ def plan_inventories(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
                    if name not in (orc.VCPU, orc.PCPU)}
     # Keep nothing of the present inventories of CPUs: pass none.
     inventories.update(inventory.build_cpu_inventories(planned_cpus, {}))
-    # The usage of the present instances may raise a total or a max_unit.
+    # The present instances keep their allocations, which the inventories must
+    # cover: their usage may raise a total or a max_unit.
     return inventory.build_priority_inventories(
         inventories, planned_cpus, view.usage)

@@ -106,11 +106,12 @@ def _name_floating(plan: plan_format.SavedPlan,
                    view: host_view.HostView) -> str:
     """Return a sentence with the instances that may block CPUs, or ''.
 
-    A guest floats on CPUs where it may run, but is not pinned. The plan
-    expected that the guests of these instances would float on dedicated CPUs,
-    to which no instance is pinned then. Name the instances that are still on
-    the host. Only the host knows which of them were rebooted since, and block
-    no CPU.
+    A guest floats on CPUs where it may run, but is not pinned. A dedicated CPU
+    is blocked if a guest floats there that should not: nova-compute pins no
+    instance to it. The plan expected this of the guests of these instances,
+    which were started with the old CPU sets. A reboot gives a guest the new
+    ones. Only the host knows which guests were rebooted since, so name all of
+    these instances that are still on the host.
     """
     named = ['%s (%s)' % (uuid, view.names[uuid])
              for uuid in plan.floating if uuid in view.names]
@@ -124,7 +125,8 @@ def _list_problems(report: capacity_report.CapacityReport) -> _VerifyLines:
     """Yield a VerifyLine for each problem in a CapacityReport.
 
     nova-compute writes the report about the CPUs of its host. A partition is
-    the cgroup of all guests of one priority.
+    the cgroup of all guests of one priority. A VerifyLine has the name of an
+    item and its values: ``compute`` is the one that nova-compute reports.
     """
     if report.problem:
         yield VerifyLine('nova-compute', compute=report.problem,
@@ -167,6 +169,8 @@ def _compare_placement(
     for name in plan.old_inventories:
         planned = inventories.get(name, {})
         present = view.inventories.get(name, {})
+        # The remedy, to wait for nova-compute, is for values that differ: if
+        # they are equal, _compare sets the state OK and removes the remedy.
         line = VerifyLine('inventory ' + name, planned, placement=present,
                           remedy=_WAIT)
         yield _compare(line, planned, present)
@@ -191,6 +195,8 @@ def _compare_rows(
     for row in capacity.Rows._fields:
         planned = getattr(planned_cpus.sellable, row)
         present = getattr(report.sellable, row)
+        # The remedy, to set the options as planned, is for values that differ:
+        # if they are equal, _compare sets the state OK and removes the remedy.
         line = VerifyLine('sellable ' + row, str(planned),
                           compute=str(present), remedy=_CONFIGURE)
         yield _compare(line, planned, present)

@@ -112,19 +112,19 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
 
 def _add_units(section: content.HostSection, host: host_inventory.HostRecord,
                request: demand.ResourceRequest,
-               units: int) -> content.HostSection:
-    """Return a host with the number of servers of a flavor that fit.
+               fitting: int) -> content.HostSection:
+    """Return a host with its units: the servers of a flavor that fit.
 
-    :param section: the host without the number
+    :param section: the host without this number
     :param request: of one of the servers
-    :param units: the number
+    :param fitting: the number
     """
     shortage = ''
-    if not units:
+    if not fitting:
         # The page knows only some reasons, such as too few vCPUs.
         shortage = (_describe_shortage(host, request) or
                     '"nova-prio explain" tells why')
-    return dataclasses.replace(section, units=units, shortage=shortage)
+    return dataclasses.replace(section, units=fitting, shortage=shortage)
 
 
 def _add_up_units(selected: abc.Iterable[host_inventory.HostRecord],
@@ -164,6 +164,9 @@ def _read_instances(
 def _list_instances(context: nova_context.RequestContext,
                     hosts: list[str]) -> list[objects.Instance]:
     """Return the instances of hosts in the cell of a context, by name.
+
+    Soft-deleted instances count, too, until nova-compute reclaims them: Nova
+    leaves them out unless ``soft_deleted`` is true.
 
     :param hosts: names of hosts
     """

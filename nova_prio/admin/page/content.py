@@ -169,7 +169,8 @@ def make_rows(used: capacity.Rows, sellable: capacity.Rows,
 
     The arguments are the used, the sellable and the remaining vCPUs of each
     row: 'high' (pinned), 'low' (all others), 'ordinary' (those without low
-    priority).
+    priority). An ordinary vCPU counts in two rows. The low row is named after
+    the instances that it alone limits.
     """
     rows = {}
     for name in capacity.Rows._fields:

@@ -124,6 +124,7 @@ def draw(host: content.HostSection) -> list[Block]:
     A block is a part of the map for some CPUs. A lane is a line of a block:
     the CPU sets, the pinned servers, and those that float.
     """
+    # UUID of a server -> letters that stand for the server on the map.
     codes = get_codes(host)
     # For each CPU: name of a lane -> Mark of the CPU in this lane.
     all_marks = [_mark_cpu(cpu, codes) for cpu in _read_cpus(host)]
@@ -147,6 +148,7 @@ def list_cpus(host: content.HostSection) -> list[CPUs]:
     """
     # CPU without pinned servers -> numbers of the CPUs that are like this.
     groups: dict[CPU, set[int]] = collections.defaultdict(set)
+    # _read_cpus yields each CPU from 0 on, even if it is in no CPU set.
     for number, cpu in enumerate(_read_cpus(host)):
         unpinned = cpu._replace(pinned=())
         groups[unpinned].add(number)
@@ -202,7 +204,8 @@ def _mark_cpu(cpu: CPU, codes: abc.Mapping[str, str]) -> dict[str, Mark]:
                            title='in cpu_%s_set' % cpu.set_name)
     if cpu.pinned:
         # Two servers on one CPU are a fault, but are shown. The box has the
-        # style of the first one's priority: high or ordinary.
+        # style of the priority of the first one, which its field ``row`` has:
+        # 'high', or 'ordinary' without a priority.
         marks[PINNED] = Mark(
             kind=cpu.pinned[0].row, title=_join_names(cpu.pinned),
             text=','.join(codes[guest.uuid] for guest in cpu.pinned))
@@ -239,7 +242,8 @@ def _join_names(guests: abc.Iterable[content.GuestOnPage]) -> str:
 def _join(first: int, marks: list[Mark | None]) -> list[Box]:
     """Return the boxes of a lane in a block.
 
-    Neighbouring CPUs with the same mark share a Box.
+    A block is the part of the map for some neighbouring CPUs. A lane is one of
+    its lines. CPUs beside each other with the same mark share a Box.
 
     :param first: number of the first CPU of the block
     :param marks: of the CPUs of the block; None for a CPU without a mark
