@@ -61,19 +61,21 @@ def merge(fleet: fleet_module.Fleet) -> list[fleet_module.Move]:
             # This is the first move of the instance.
             continue
         merged = move._replace(source=earlier.source)
-        # The moves with the merged one in place of the two.
+        # If the second move goes back to the source of the first, both go.
+        is_round_trip = merged.source == merged.destination
+        # The moves with the merged one, if any, in place of the two.
         shorter = []
         for each in moves:
-            if each is move:
+            if each is move and not is_round_trip:
                 shorter.append(merged)
-            elif each is not earlier:
+            elif each is not move and each is not earlier:
                 shorter.append(each)
-        # If the second move goes back to the source of the first, there is no
-        # merged move, and both stay.
-        is_move = merged.source != merged.destination
-        if is_move and replay(fleet, shorter):
+        if replay(fleet, shorter):
             moves = shorter
-            first[move.uuid] = merged
+            if is_round_trip:
+                del first[move.uuid]
+            else:
+                first[move.uuid] = merged
         fleet.rollback(0)
     replay(fleet, moves)
     return moves

@@ -32,6 +32,22 @@ def test_two_moves_of_an_instance_become_one():
     assert [('i', 'live', 'a', 'c')] == arrange.merge(fleet)
 
 
+
+def test_round_trips_are_left_out():
+    fleet = test_plan.make({'a': {}, 'b': {}, 'c': {}}, ('i', 'a', FULL))
+    for host in 'b', 'a', 'c', 'b':
+        fleet.move('i', 'live', host)
+    assert [('i', 'live', 'a', 'b')] == arrange.merge(fleet)
+    assert 'b' == fleet.get_place('i').host
+
+
+def test_two_moves_become_none():
+    fleet = test_plan.make({'a': {}, 'b': {}}, ('i', 'a', FULL))
+    for host in 'b', 'a':
+        fleet.move('i', 'live', host)
+    assert [] == arrange.merge(fleet)
+
+
 def test_two_moves_stay_if_one_is_not_feasible():
     # j needs the room of i on a, and i that of j on c.
     fleet = test_plan.make({'a': {}, 'b': {}, 'c': {}},
