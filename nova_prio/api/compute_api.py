@@ -87,7 +87,8 @@ class PriorityAPI(api.API):
         The policy decides who may request a priority with the hint. Nova gets
         a copy of the flavor, which it embeds in the instances.
         """
-        # If an unexpected error is only logged, pass the flavor on unchanged.
+        # An unexpected error fails only a request with a priority. For any
+        # other, it is logged, and the flavor is passed on unchanged.
         new_flavor = flavor
         if CONF.nova_prio.enabled:
             with _log_errors_unless_priority(flavor, hints=scheduler_hints):
@@ -108,7 +109,8 @@ class PriorityAPI(api.API):
         If the flavor requests PCPU and VCPU, this writes the mixed CPU policy,
         and the image may decide which vCPUs are dedicated. An image that
         contradicts the priority is refused. An unexpected error fails only an
-        instance with a priority: for any other, it is logged.
+        instance with a priority: for any other, it is logged. The module
+        ``fold`` writes what this package adds to flavors.
 
         This is the first method that gets the image of a new instance.
         """
@@ -122,7 +124,9 @@ class PriorityAPI(api.API):
     def _validate_flavor_image_numa_pci(image, flavor, *args, **kwargs):
         """Check that the image of a rebuild or resize fits the priority.
 
-        Rebuild and resize both pass their image to this method.
+        The CPU policy of the image must not contradict the priority that
+        nova-api has written (folded) into the flavor. Rebuild and resize both
+        pass their image to this method.
         """
         if CONF.nova_prio.enabled:
             with _log_errors_unless_priority(flavor):
@@ -137,7 +141,8 @@ class PriorityAPI(api.API):
         """Write (fold) the priority into the new flavor of a resize, in place.
 
         API.resize looks up the new flavor. This is the first method that gets
-        the flavor. The flavor to which a revert returns has its priority.
+        the flavor. The flavor to which a revert returns has its priority
+        already.
 
         :param is_bfv: whether the instance was booted from a volume
         """
@@ -153,9 +158,10 @@ class PriorityAPI(api.API):
                      **kwargs):
         """Migrate live, but do not force an instance with a priority.
 
-        With ``force``, Nova would bypass the scheduler. For an instance with a
-        priority, true is refused. If the request names a host, a missing value
-        becomes false.
+        If ``force`` is true, or is missing and the request names a host, Nova
+        would bypass the scheduler. For an instance with a priority, true is
+        refused, and such a missing value becomes false. The module ``fold``
+        has the rules for priorities.
         """
         if CONF.nova_prio.enabled:
             with _log_errors_unless_priority(instance.flavor):
@@ -168,9 +174,10 @@ class PriorityAPI(api.API):
                  admin_password=None, force=None, *args, **kwargs):
         """Evacuate, but do not force an instance with a priority.
 
-        With ``force``, Nova would bypass the scheduler. For an instance with a
-        priority, true is refused. If the request names a host, a missing value
-        becomes false.
+        If ``force`` is true, or is missing and the request names a host, Nova
+        would bypass the scheduler. For an instance with a priority, true is
+        refused, and such a missing value becomes false. The module ``fold``
+        has the rules for priorities.
         """
         if CONF.nova_prio.enabled:
             with _log_errors_unless_priority(instance.flavor):

@@ -24,7 +24,8 @@ def find_warnings(conf):
         return []
     try:
         # If the password is missing, the context raises an error that is
-        # caught below.
+        # caught below. ValueError is that of _list_registered_limits, if it
+        # does not find exactly one service.
         with authentication.report_missing_password():
             registered = _list_registered_limits(conf)
     except (ksa_exceptions.ClientException, sdk_exceptions.SDKException,

@@ -73,7 +73,9 @@ def fit_request(flavor, image, hints):
     :param image: nova.objects.ImageMeta
     :param hints: dict of scheduler hints, or None
     :returns: (nova.objects.Flavor, nova.objects.InstanceNUMATopology or None)
-    :raises: the errors of :func:`preview`
+    :raises nova_prio.model.flavor_specs.RequestRefused: if the request
+        contradicts itself
+    :raises nova.exception.NovaException: if stock Nova refuses the flavor
     """
     # priority_fold takes extra specs, and fold takes Nova's objects.
     extra_specs = priority_fold.fold(flavor.vcpus, flavor.extra_specs, hints)

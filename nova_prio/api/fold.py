@@ -42,8 +42,10 @@ def fold_for_create(flavor, hints):
     if extra_specs is not None:
         return copy_flavor(flavor, extra_specs)
     if mixed_cpus.requests_pcpu_and_vcpu(flavor.extra_specs):
-        # Return a copy: complete_for_image will change the flavor, and must
-        # not change the one that Nova stores for all users.
+        # Stock Nova refuses these two requests together: when the image is
+        # known, complete_for_image replaces them by the mixed CPU policy.
+        # Return a copy, so that it does not change the flavor that Nova stores
+        # for all users.
         return copy_flavor(flavor, dict(flavor.extra_specs))
     return flavor
 

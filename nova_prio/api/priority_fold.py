@@ -40,8 +40,9 @@ def fold(vcpus, extra_specs, hints):
 
 
 def fold_resize(vcpus, extra_specs, current):
-    """Return the extra specs of a new flavor with the priority written in.
+    """Return the extra specs of the flavor of a resize, with the priority.
 
+    The priority is folded (written) into the extra specs of the new flavor.
     The instance keeps a priority that came with the hint. If the new flavor
     names the same priority, the flavor decides the priority from then on. A
     priority that came with the old flavor ends.
@@ -143,6 +144,9 @@ def _check_value(value, hint_faults=()):
 def _refuse(specs, key, allowed):
     """Refuse the value of an extra spec of a flavor with a priority.
 
+    The error reads "Extra spec KEY of the flavor is VALUE; with PRIORITY
+    priority ALLOWED."
+
     :param specs: dict, the extra specs with the priority
     :param key: name of the extra spec
     :param allowed: clause that names the allowed values
@@ -183,14 +187,16 @@ def _complete_for_high(specs):
     if cpu_policy == 'shared':
         _refuse(specs, flavor_specs.CPU_POLICY,
                 "only 'dedicated', 'mixed' or no value is allowed")
-    # Nova would read these requests for Placement only, or for pinning only.
+    # Nova has two readers of requests, for Placement and for pinning. Refuse a
+    # request that only one of them sees, such as resources_A:PCPU.
     for key in flavor_specs.find_misread_requests(specs):
         _refuse(specs, key, _USE_PCPU)
     # The extra specs by which Nova decides how many vCPUs it pins, two dicts.
     pcpus = flavor_specs.select_pinning_requests(specs, 'PCPU')
     shared = flavor_specs.select_pinning_requests(specs, 'VCPU')
     # If the value is no number, Nova ignores the request and pins nothing. If
-    # the flavor requests both PCPU and VCPU, one number may be 0.
+    # the flavor requests both PCPU and VCPU, one number may be 0: when the
+    # image is known, api.fold checks that they add up to the vCPUs.
     least = 0 if pcpus and shared else 1
     for key, value in (pcpus | shared).items():
         if not flavor_specs.is_number(value) or int(value) < least:
@@ -218,7 +224,8 @@ def _complete_for_low(specs, vcpus):
         _refuse(specs, 'hw:cpu_realtime',
                 "only 'false' or no value is allowed")
     only_vcpu = "only %s = '%d' is allowed" % (flavor_specs.VCPU, vcpus)
-    # Nova would read these requests for Placement only, or for pinning only.
+    # Nova has two readers of requests, for Placement and for pinning. Refuse a
+    # request that only one of them sees, such as resources_A:PCPU.
     for key in flavor_specs.find_misread_requests(specs):
         _refuse(specs, key, only_vcpu)
     # The extra specs by which Nova decides how many vCPUs it pins, two dicts.
@@ -226,7 +233,8 @@ def _complete_for_low(specs, vcpus):
     shared = flavor_specs.select_pinning_requests(specs, 'VCPU')
     for key, value in pcpus.items():
         is_zero = flavor_specs.is_number(value) and int(value) == 0
-        # Only a flavor that also requests VCPU may request 0 PCPU.
+        # 0 PCPU says that all vCPUs are shared: this has a meaning only beside
+        # the number of shared vCPUs, the request for VCPU.
         if not shared or not is_zero:
             _refuse(specs, key, only_vcpu)
         del specs[key]

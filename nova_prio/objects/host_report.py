@@ -81,6 +81,10 @@ class HostReport(base.VersionedObject):
             why the host refuses all instances with a priority, and its
             ``partition_problem`` why it cannot start their guests. ``blocked``
             and ``leased`` are dedicated CPUs that no new instance may get.
+            ``sellable`` and ``used`` are the vCPUs that the host may sell and
+            has sold, three numbers each: pinned vCPUs (``high``), all shared
+            vCPUs (``low``), and those without low priority (``ordinary``).
+            ``low_supply`` is the CPU time that low-priority guests can get.
         """
         cpus = report.cpus
         # The vCPUs of low-priority instances on each NUMA cell of the host.
@@ -92,6 +96,8 @@ class HostReport(base.VersionedObject):
         supply = {}
         if report.low_supply is not None:
             for name, value in report.low_supply._asdict().items():
+                # The stored dict takes no None, which stands for a time that
+                # libvirt does not tell.
                 if value is not None:
                     supply[name] = value
         stored = cls(
@@ -117,7 +123,8 @@ class HostReport(base.VersionedObject):
         """Return the CapacityReport, the reverse of :func:`to_stats`.
 
         Rows are numbers of vCPUs that the host may sell. Blocked and leased
-        CPUs are dedicated CPUs that no new instance may get.
+        CPUs are dedicated CPUs that no new instance may get. The low supply is
+        the CPU time that low-priority guests can get.
 
         :raises ValueError: if the text of a field is invalid
         :raises nova.exception.Invalid: if a CPU set is invalid
@@ -151,7 +158,9 @@ class HostReport(base.VersionedObject):
     def _read_supply(self):
         """Return the LowSupply; None if it is missing or cannot be true.
 
-        This is the CPU time that low-priority guests of the host can get.
+        This is the CPU time that low-priority guests of the host can get, in
+        percent of one CPU, and the part of the time that their vCPUs wait for
+        a CPU, which is missing if libvirt does not tell it.
 
         The CPU sets of the report do not depend on it, so that an absurd value
         must not make the report unreadable.

@@ -209,6 +209,9 @@ def write(context: nova_context.RequestContext,
           wanted: dict[str, typing.Any]) -> bool:
     """Write to Placement, unless the wanted data are present.
 
+    The data are the allocations of a consumer, or the inventories, traits or
+    aggregates of a provider.
+
     :param url: relative to the URL of Placement
     :param present: the answer of Placement at this URL
     :param wanted: new data, with the generation in ``present``
@@ -217,6 +220,8 @@ def write(context: nova_context.RequestContext,
     """
     if wanted == present:
         return True
+    # The parts of a provider have the same format in this version as in that
+    # of get_json.
     response = client.put(url, wanted, version=_ALLOCATIONS_VERSION,
                           global_request_id=context.global_id)
     if response:

@@ -48,7 +48,8 @@ def find_obstacles(
 
     :param provider: dict with the answers of Placement: 'uuid'; 'traits' and
         'aggregates', two lists; 'inventories', a dict, resource class ->
-        field -> value; and 'usages', a dict, resource class -> used amount
+        field -> value; and 'usages', a dict, resource class -> used amount.
+        The last two include the resources of nested providers.
     :param aggregate_names: UUID of an aggregate -> its name
     """
     # The request group without a suffix, for the provider of the host.
@@ -69,6 +70,7 @@ def find_obstacles(
         names = _join_names(forbidden, aggregate_names)
         yield Obstacle('is in the forbidden aggregate %s' % names,
                        is_restriction=True)
+    # Nested providers may serve the other groups: compare the sums of all.
     for name, amount in sorted(request.merged_resources().items()):
         yield from _find_shortages(
             name, amount, provider['inventories'].get(name),

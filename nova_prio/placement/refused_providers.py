@@ -53,6 +53,8 @@ def find_obstacles(
     if not missing:
         return {}
     providers = _read_summaries(client, missing)
+    # The summaries lack a provider without a free unit of any common resource
+    # class, and the last few, which are read faster one by one.
     for uuid in missing.difference(providers):
         providers[uuid] = _read_provider(client, uuid)
     _add_aggregates(client, request, providers)
@@ -119,7 +121,7 @@ def _read_provider(client: report.SchedulerReportClient,
     """
     tree = allocations.get_json(
         client, '/resource_providers?in_tree=' + uuid)['resource_providers']
-    provider = _make_provider(uuid, [])
+    provider = _make_provider(uuid, traits=[])
     if tree:
         provider['traits'] = allocations.read_provider(client, uuid, 'traits')
     for each in tree:
@@ -194,7 +196,9 @@ def _find_own(request: utils.ResourceRequest, provider: _Provider,
     """Return the obstacles of a provider.
 
     Leave out a resource class that the provider itself lacks but another
-    provider shares with hosts, unless this is the only obstacle.
+    provider shares with hosts: the sharing provider may serve this host. If
+    this is the only obstacle, no sharing provider serves the host: Placement
+    would offer the host otherwise.
 
     :param aggregate_names: UUID of an aggregate -> its name
     :param shared: resource classes that other providers share with hosts

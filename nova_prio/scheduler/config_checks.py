@@ -81,7 +81,8 @@ def find_warnings(conf):
     weighers = conf.filter_scheduler.weight_classes
     domains = conf.nova_prio.affinity_domains
     warnings = []
-    # A weigher is the full name of its class.
+    # A weigher is the full name of its class. The option may also name the
+    # function that stands for all weighers of a package.
     for policy, (nova_weigher, prio_weigher) in _SOFT_WEIGHERS.items():
         name = '%s_weight_multiplier' % policy
         nova_value = conf.filter_scheduler[name]
@@ -139,6 +140,8 @@ def find_doubled_multipliers(conf):
         return {}
     weighers = conf.filter_scheduler.weight_classes
     multipliers = {}
+    # A weigher is the full name of its class. The option may also name the
+    # function that stands for all weighers of a package.
     for policy, (nova_weigher, prio_weigher) in _SOFT_WEIGHERS.items():
         name = '%s_weight_multiplier' % policy
         if (_is_enabled(nova_weigher, _NOVA_WEIGHERS, weighers) and

@@ -52,7 +52,8 @@ def get_remaining(host_state, report, request):
     the instances of this request that were placed on the host.
 
     :param report: ``capacity_report.CapacityReport``, with the Rows that the
-        host can sell and that are used
+        host can sell and that are used. Blocked CPUs, on which guests of an
+        older configuration or of no instance run, count as used.
     :param request: ``request_view.SchedulingRequest``, with the Rows that one
         instance needs
     """
@@ -87,7 +88,8 @@ def limit_host_state(host_state, report, request):
     """Limit the NUMA topology of a host state to the priority of a request.
 
     In the new topology, Nova finds only the CPUs and the remaining vCPUs that
-    an instance of this priority may use.
+    an instance of this priority may use. The class of an instance is its
+    priority, or that it has none.
 
     Each request has its own host states, and Nova adds the placed instances of
     the request to their topologies. Therefore limit the CPUs only once.

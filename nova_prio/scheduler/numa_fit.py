@@ -37,7 +37,9 @@ class NumaFit:
         self._needs_socket = any(
             request.numa_policy == fields.PCINUMAAffinityPolicy.SOCKET
             for request in pci_requests or ())
-        self._requested_cells = []  # (id, page size or None) of each cell
+        # (id, page size or None) of each cell as requested: Nova's fit
+        # overwrites them in the copy, and each host needs the requested ones.
+        self._requested_cells = []
         for cell in topology.cells:
             # The field may not be set.
             pagesize = cell.pagesize if 'pagesize' in cell else None
@@ -58,7 +60,8 @@ class NumaFit:
         fit in the host state, and set its limits, which nova-compute checks
         when it makes the claim.
 
-        :param host_state: nova.scheduler.host_manager.HostState; changed
+        :param host_state: nova.scheduler.host_manager.HostState; changed. The
+            caller has checked that it has a NUMA topology.
         :param dedicated: number of dedicated CPUs that the instance needs
         :param cpu_ratio: CPU allocation ratio in force, a float
         """
@@ -91,7 +94,8 @@ class NumaFit:
         """Return whether a guest with one pinned cell fits on a host cell.
 
         As Nova does, count only free CPUs that are in a set of thread
-        siblings.
+        siblings. The count of all free CPUs comes first, because it is fast
+        and is enough to refuse most cells.
 
         :param cell: nova.objects.NUMACell
         :param dedicated: number of dedicated CPUs that the guest needs

@@ -88,6 +88,8 @@ def _restrict(ctxt, request_spec):
         return True
     uuids = _find_aggregates(ctxt, aggregate_metadata.allows_priority)
     if not uuids:
+        # Each of the keys suffices. Name priority_mix: clouds may use the
+        # other one, priority, for other purposes.
         raise exception.RequestFilterFailed(reason=(
             'No host aggregate has the metadata %s=true, which a '
             '%s-priority instance needs.'

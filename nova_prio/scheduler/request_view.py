@@ -75,6 +75,9 @@ def read_request(spec_obj):
 def _requires_threads(extra_specs, properties):
     """Return whether the pinned vCPUs of an instance need thread siblings.
 
+    As in Nova's NUMATopologyFilter, this is so only with the dedicated policy.
+    For the mixed policy, Nova's NUMA fit tests the thread siblings.
+
     :param extra_specs: dict, those of the flavor
     :param properties: nova.objects.ImageMetaProps
     """

@@ -69,7 +69,9 @@ class GroupMembers:
                            for candidate in candidates]
         readable = [path for path in candidate_paths if path is not None]
         # Nova asks once for each instance of a request, with the same object:
-        # read the databases only for the first instance.
+        # read the databases only for the first instance. group.hosts does not
+        # suffice, because at first it has each host once, whatever the number
+        # of its members.
         members = self._members.get(request_spec)
         if members is None:
             members = _Members(hosts=self._read_hosts(request_spec),

@@ -14,23 +14,24 @@ from nova_prio.scheduler import request_filter
 
 LOG = logging.getLogger(__name__)
 
-# Whether load_plugins calls start first.
-_starts_first = True
+# Whether load_plugins first calls start, which checks the configuration.
+_load_calls_start = True
 
 
 @contextlib.contextmanager
 def unchecked():
     """Return a context where plug-ins load with any configuration.
 
-    A command must not end because nova-scheduler would: it names the problems
-    in its answer.
+    Within it, load_plugins does not call start, which would raise an error. A
+    command must not end because nova-scheduler would: it names the problems in
+    its answer.
     """
-    global _starts_first
-    _starts_first = False
+    global _load_calls_start
+    _load_calls_start = False
     try:
         yield
     finally:
-        _starts_first = True
+        _load_calls_start = True
 
 
 def start():
@@ -73,7 +74,7 @@ def load_plugins(kind):
     :param kind: 'filters' or 'weights'
     :returns: list of classes
     """
-    if _starts_first:
+    if _load_calls_start:
         start()
     entry_points = metadata.entry_points(group='nova_prio.scheduler.' + kind)
     return [entry_points[name].load() for name in sorted(entry_points.names)]

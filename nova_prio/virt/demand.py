@@ -36,6 +36,9 @@ class ResourceRequest(admission.Request):
     def from_flavor(cls, flavor, numa_topology, **more):
         """Return the ResourceRequest of an instance.
 
+        Its ``needed_rows`` are the vCPUs of the instance in each row; a row is
+        a number of vCPUs that a host may sell.
+
         :param flavor: nova.objects.Flavor, with extra specs
         :param numa_topology: nova.objects.InstanceNUMATopology, or None
         :param more: dict, name -> value of the fields that a subclass adds
@@ -91,6 +94,8 @@ def get_usage(flavor, numa_topology):
     """Return the ``usage.Usage`` of an instance: what it takes from its host.
 
     These are vCPUs and memory, in all and for each NUMA cell of the host.
+    ``vcpu`` and ``memory_mb`` are the amounts that Placement allocates, which
+    extra specs may change. ``ram_mb`` is the memory of the guest.
 
     :param numa_topology: as Nova fitted it to the host, or None
     """

@@ -25,12 +25,14 @@ from nova_prio.model import memory_pages
 def limit_to_class(host_topology, report, demand):
     """Return the host topology with the capacity that an instance may use.
 
-    On a mix host, which has ``cpu_priority_mix_enable``, the priority of the
-    instance decides how many shared vCPUs fit, and on which CPUs. The
-    ``hidden`` CPUs of the report count as pinned: dedicated CPUs on which
-    guests float from an earlier configuration or that guests of no instance
-    use, and CPUs that the host has sold to instances which Nova does not count
-    at the moment.
+    The class of an instance is its priority, or that it has none. On a mix
+    host, which has ``cpu_priority_mix_enable``, the class decides how many
+    shared vCPUs fit, and on which CPUs.
+
+    The ``hidden`` CPUs of the report count as pinned. These are dedicated CPUs
+    that no other instance may get, although Nova does not count them as
+    pinned. They are kept for an instance that Nova does not count at the
+    moment, or a guest of an earlier configuration or of no instance uses them.
 
     :param host_topology: nova.objects.NUMATopology of a host with our driver
     :param report: ``capacity_report.CapacityReport`` of the host
@@ -93,7 +95,8 @@ def read_small_pages(node, mix, uncounted):
     :param mix: whether the host has ``cpu_priority_mix_enable``, and is thus a
         mix host; other hosts report none
     :param uncounted: list of ``leases.LeaseSet``: what the host keeps for
-        these instances, one or two for each
+        these instances. An instance that is resized on this host has two, for
+        its old and its new flavor.
     :returns: None if the host has no huge pages, or is no mix host
     """
     if not mix:
@@ -139,7 +142,7 @@ def add_usage(text, topologies):
     """Return the topology of a host with the usage of more instances.
 
     This adds their shared vCPUs and memory. Their dedicated CPUs do not become
-    pinned: a claim hides these CPUs itself.
+    pinned: a claim calls :func:`block` or :func:`limit_to_class` for these.
 
     :param text: nova.objects.NUMATopology of the host as JSON, or None
     :param topologies: list of nova.objects.InstanceNUMATopology, or None for

@@ -107,6 +107,8 @@ class PriorityFilter(filters.BaseHostFilter):
         try:
             return _find_refusal(host_state, request)
         except host_report.UnreadableReport as error:
+            # The report names the CPUs that no instance may get, and Nova's
+            # filter does not know them: refuse ordinary instances, too.
             return admission.Refusal('unreadable_report', (str(error),))
         except Exception as error:
             failures.log_failure(type(self).__name__,
@@ -187,6 +189,8 @@ def _check_capacity(host_state, report, request):
     if request.priority is None and (report is None or not report.mix):
         return None
     remaining = host_view.get_remaining(host_state, report, request)
+    # The memory that is not set aside for huge pages, or None. free_ram_mb
+    # also counts unused huge pages, which other guests cannot use.
     small_pages = host_view.get_small_pages(host_state, report)
     refusals = admission.find_refusals(
         report, request, remaining, host_state.free_ram_mb, small_pages)
@@ -252,6 +256,8 @@ def _check_topology(host_state, report, request):
         # an instance of this priority, or without one, may use.
         host_view.limit_host_state(host_state, report, request)
         if report.mix:
+            # The remaining vCPUs in this topology are right only with the
+            # ratio by which they were calculated.
             cpu_ratio = float(report.ratio)
     if cpu_ratio is None or host_state.ram_allocation_ratio is None:
         return admission.Refusal('no_ratio')

@@ -61,7 +61,9 @@ class _GroupWeigher(weights.BaseHostWeigher):
             paths, member_paths = self._members.get_paths(
                 weight_properties, host_states)
             readable = {path for path in paths if path is not None}
-            # Path -> rank, which is 0 for the worst hosts.
+            # Path -> rank, which is 0 for the worst hosts: those with the
+            # fewest members in their domains if the weigher prefers hosts with
+            # many members, else those with the most.
             ranks = failure_domains.rank_hosts(
                 readable, member_paths, self.prefers_many)
             return [float(ranks.get(path, 0)) for path in paths]

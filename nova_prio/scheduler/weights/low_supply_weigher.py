@@ -53,6 +53,8 @@ class LowSupplyWeigher(multipliers.AggregateMultiplier,
         zeros = [0.0] * len(weighed_obj_list)
         specs = weight_properties.flavor.extra_specs
         try:
+            # The multipliers in aggregate metadata may have changed since the
+            # last request.
             self._forget_aggregates()
             # Most requests are not for a low priority: read only those that
             # are. A priority without its CPU policy is not in force, and

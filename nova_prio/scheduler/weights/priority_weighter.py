@@ -46,6 +46,8 @@ class PriorityWeighter(multipliers.AggregateMultiplier, cpu.CPUWeigher):
         with a priority. Nova weighs the hosts for any other instance.
         """
         try:
+            # The multipliers in aggregate metadata may have changed since the
+            # last request.
             self._forget_aggregates()
             request = request_view.read_request(weight_properties)
             if request.priority:

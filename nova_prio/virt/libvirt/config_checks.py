@@ -45,6 +45,8 @@ def find_problems(conf):
             "hold CPUs %s; take them out of one of the two."
             % hardware.format_cpu_spec(dedicated & shared))
     if conf.cpu_priority_mix_enable:
+        # This function also checks planned CPUs and ratios, which the options
+        # do not have yet. Here, pass those of the options.
         problems += find_mix_problems(
             conf, dedicated, shared, conf.cpu_allocation_ratio)
     return problems + find_low_emulator_problems(conf, dedicated)
@@ -58,7 +60,9 @@ def find_problems_of_nova(conf):
     but each run of its periodic task, which counts the resources of the host,
     fails.
 
-    :returns: as ``find_problems``, which must have found none
+    Call ``find_problems`` first: it must have found none.
+
+    :returns: list of sentences: option, value and remedy
     """
     dedicated = hardware.get_cpu_dedicated_set() or set()
     shared = hardware.get_cpu_shared_set() or set()
@@ -134,7 +138,7 @@ def find_low_emulator_problems(conf, dedicated):
 
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :param dedicated: set of the dedicated CPUs, configured or planned
-    :returns: as ``find_problems``
+    :returns: list of sentences: option, value and remedy
     """
     value = conf.nova_prio.low_emulator_set
     try:
@@ -161,7 +165,7 @@ def find_mix_problems(conf, dedicated, shared, ratio):
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :param dedicated: set of the dedicated CPUs; ``shared`` likewise
     :param ratio: CPU allocation ratio, or None if no option sets the ratio
-    :returns: as ``find_problems``
+    :returns: list of sentences: option, value and remedy
     """
     problems = [
         "[DEFAULT] cpu_priority_mix_enable is true, but [compute] %s is "

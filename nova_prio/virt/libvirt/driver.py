@@ -70,12 +70,14 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         super().__init__(virtapi, read_only=read_only)
         self.priority_host = priority_host.PriorityHost(
             self._host, self.get_host_cpus)
+        # Shorter names for the methods of this class. ``steps`` contains the
+        # errors of the actions of this package, each of which is a step.
         self.steps = self.priority_host.steps
         self.partitions = self.priority_host.partitions
         self.guests = self.priority_host.guests
         self.healing = allocation_healing.AllocationHealing()
         self.is_stopping = threading.Event()
-        self._warned_of_memory = False
+        self._warned_of_memory_ratio = False
 
     @contract.exit_if_refused()
     def init_host(self, host):
@@ -84,7 +86,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         If a later step (a ``with`` block) fails, its error is logged. The
         service starts, but after some errors refuses priority instances. A
         partition is the cgroup of all guests of one priority, and a leased CPU
-        is kept for one instance.
+        is kept for one instance. A recount is one run of the periodic task of
+        nova-compute that counts the resources of the host. It leases the CPUs
+        again, so that an error of the last step lasts only until then.
 
         :raises SystemExit: after a log line that names option and remedy
         """
@@ -124,9 +128,16 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             self._describe_small_pages())
 
     def _describe_small_pages(self):
-        """Return a text: the limit of the memory of guests in small pages."""
+        """Return a text: the limit of the memory of guests in small pages.
+
+        Small pages are the memory that is not set aside for huge pages. Only
+        with ``mix`` (cpu_priority_mix_enable) are they limited: otherwise,
+        guests get what stock Nova admits.
+        """
         if not self.mix:
             return 'not limited'
+        # Nothing is sold in this calculation: all memory but that of the host
+        # is free, so that the free small pages are the limit.
         memory_mb = self._host.get_memory_mb_total()
         small = numa.get_small_pages(
             self._get_host_numa_topology(), memory_mb,
@@ -185,6 +196,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         with self.steps.contain('read the guests of libvirt',
                                 reraised=(exception.HypervisorUnavailable,)):
             self.guests.read_guests(dedicated=self._get_pcpu_available())
+        # After an error of a step above, the host refuses priority instances.
+        # They do not depend on this measurement.
         with self.steps.contain('measure the low supply',
                                 refuse_on_error=False):
             # The CPUs where low-priority guests run: the shared CPUs and, with
@@ -221,7 +234,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def _report_priority(self, provider_tree, nodename):
         """Replace Nova's inventories and our traits of this host.
 
-        Warn once if Nova's option would overcommit memory.
+        Warn once if Nova's option would overcommit memory. With ``mix``
+        (cpu_priority_mix_enable), a host does not, because high-priority
+        instances must not wait for memory that is swapped out.
 
         :param provider_tree: nova.compute.provider_tree.ProviderTree, with the
             inventories of Nova's driver; it is changed
@@ -231,9 +246,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             self.mix, prio_traits.CPU_PRIORITY_DISABLED in provider.traits)
         stock = provider.inventory  # resource class -> inventory
         reported = self.priority_host.build_inventories(stock)
-        if (self.mix and not self._warned_of_memory and
+        if (self.mix and not self._warned_of_memory_ratio and
                 stock[orc.MEMORY_MB]['allocation_ratio'] > 1.0):
-            self._warned_of_memory = True
+            self._warned_of_memory_ratio = True
             LOG.warning(
                 'Memory is not oversold on a host with '
                 'cpu_priority_mix_enable: the allocation ratio %s is lowered '
@@ -269,6 +284,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def get_host_cpus(self, inventories):
         """Return the ``capacity.HostCPUs`` of this host.
 
+        Its ``mix`` tells whether low-priority instances also float on the
+        dedicated CPUs.
+
         :param inventories: dict, resource class -> inventory, of the host's
             resource provider; the VCPU inventory has the ratio in force
         """
@@ -297,7 +315,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
         If ``mix`` is true (``cpu_priority_mix_enable``), the guest also floats
         on the dedicated CPUs. If not, its vCPUs stay where Nova has put them,
-        on the shared CPUs.
+        on the shared CPUs. In both cases, its emulator and I/O threads run on
+        low_emulator_set if this option is set, where no high-priority guest
+        can starve them.
 
         :param instance_numa_topology: nova.objects.InstanceNUMATopology or
             None
@@ -461,6 +481,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         gate = self.priority_host.gate
         try:
             with contextlib.ExitStack() as stack:
+                # A guest that is only defined, and stays off, uses no CPUs.
                 if power_on or pause:
                     stack.enter_context(gate.starting(instance, CONF.host))
                 return super()._create_guest(

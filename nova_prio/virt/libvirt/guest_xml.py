@@ -26,7 +26,8 @@ PARTITIONS = {capacity.HIGH: '/high_prio_machine',
 def apply_priority(xml, priority, threads=None):
     """Return the domain XML of a guest with the settings of its priority.
 
-    The settings are the partition, and the CPUs of emulator and I/O threads.
+    The settings are the partition, which is the cgroup of all guests of one
+    priority, and the CPUs of emulator and I/O threads.
     If these threads ran on the CPUs of a busy high-priority guest, a
     low-priority guest could neither start nor migrate.
 
@@ -79,8 +80,8 @@ class Guest(typing.NamedTuple):
     def from_xml(cls, xml, is_up=True):
         """Return the guest of a domain XML, a str."""
         domain = etree.fromstring(xml)
-        # The text is the number of vCPUs. A vCPU or thread without a pin of
-        # its own has the CPUs of this element.
+        # The text is the number of vCPUs. A vCPU or an emulator thread without
+        # a pin of its own has the CPUs of this element.
         vcpu_element = domain.find('vcpu')
         vcpu_pins = {pin.get('vcpu'): pin
                      for pin in domain.iterfind('cputune/vcpupin')}
@@ -90,6 +91,8 @@ class Guest(typing.NamedTuple):
         if emulator is None:
             emulator = vcpu_element
         threads = [_parse_cpuset(emulator)]
+        # Leave out I/O threads without a pin: in a guest of Nova, its vCPUs
+        # have the same CPUs.
         for pin in domain.iterfind('cputune/iothreadpin'):
             threads.append(_parse_cpuset(pin))
         instance = domain.find(_INSTANCE)
@@ -117,7 +120,8 @@ class Guest(typing.NamedTuple):
         """The priority at the start of the guest, or None."""
         if self.extra_specs is not None:
             return flavor_specs.get_priority(self.extra_specs)
-        # Nova 31 does not write the extra specs.
+        # Nova 31 does not write the extra specs into the XML. The partition,
+        # the cgroup of all guests of one priority, tells the priority, too.
         for priority, partition in PARTITIONS.items():
             if partition == self.partition:
                 return priority

@@ -53,7 +53,13 @@ class HostGuests:
     """
 
     def __init__(self, host, steps):
-        """Know no guests yet; the class describes the parameters."""
+        """Know no guests yet; the class describes the parameters.
+
+        A recount is one run of the periodic task that counts the resources of
+        the host. An orphan guest is one whose instance is not on this host.
+        """
+        # CPUs on which no instance may be pinned, because guests use them, and
+        # the names of the orphan guests among these guests.
         self.blocked = frozenset()
         self.blocked_by = []
         self._host = host
@@ -133,7 +139,7 @@ class HostGuests:
             tracker counts the instance on this host, or a call of Nova claims
             for it or starts its guest
         :param moving: set of the UUIDs of instances that move from or to this
-            host
+            host; do not warn of their guests, which Nova itself ends
         """
         guests, dedicated = self._last_read
         by_uuid = {instance.uuid: instance for instance in instances}
@@ -158,11 +164,14 @@ class HostGuests:
     def _is_orphan(self, guest, is_counted):
         """Return whether a guest that has no instance on this host still runs.
 
-        A guest does not count if a call of Nova works with its instance, or if
-        it is a test guest of this package. Ask libvirt again at the end: the
-        guest may have stopped since it was read.
+        Such a guest is an orphan. A guest is none if Nova counts its instance
+        here or works with the instance, or if it is a test guest of this
+        package. Ask libvirt again at the end: the guest may have stopped since
+        it was read.
 
-        :param is_counted: as in ``update_blocked``
+        :param is_counted: function that takes a UUID and returns whether the
+            tracker counts the instance on this host, or a call of Nova claims
+            for it or starts its guest
         """
         return (guest.is_up and not is_counted(guest.uuid) and
                 not guest.name.startswith(partitions.PROBE_PREFIX) and
@@ -182,7 +191,8 @@ class HostGuests:
         """
         if not cpus:
             return cpus
-        # Without an answer, assume a guest that is up and may use all CPUs.
+        # Without an answer, assume a guest that is up and may use all CPUs:
+        # these are the defaults of a Guest.
         guest = self._ask(uuid, _read, default=guest_xml.Guest('', uuid))
         # It is None if libvirt has no such guest.
         if guest is None or not guest.is_up:
@@ -286,7 +296,8 @@ def _assume(domain, last_by_uuid, problem):
     """Return a Guest for a domain whose XML libvirt does not show.
 
     Assume that the guest runs, on the CPUs that the last read has found, or
-    else on all CPUs. Then no instance is pinned there. Warn of it once.
+    else on all CPUs, the default of a Guest. Then no instance is pinned there.
+    Warn of it once.
 
     :param domain: libvirt.virDomain
     :param last_by_uuid: dict, UUID -> Guest of the last read
@@ -314,9 +325,11 @@ def _find_stale_cpus(guest, instance, dedicated):
 
     No instance may be pinned on these. The guest floats there if these CPUs
     were shared when the guest was started. The vCPUs of a low-priority guest
-    do not count: they may run beside a pinned guest. If a guest is off, Nova
+    do not count: they may run beside a pinned guest. The CPUs to which the
+    instance itself is pinned do not count either. If a guest is off, Nova
     makes new XML for its next start, unless the guest is suspended or is being
-    rebooted.
+    rebooted. During a reboot, the instance keeps the vm_state that it had
+    while it ran.
 
     :param dedicated: frozenset of the dedicated CPUs of the host
     """
@@ -330,10 +343,12 @@ def _find_stale_cpus(guest, instance, dedicated):
 def _find_orphan_cpus(guest, dedicated):
     """Return the dedicated CPUs that an orphan guest blocks, a frozenset.
 
-    An orphan guest is one whose instance is not on this host.
+    An orphan guest is one whose instance is not on this host. The vCPUs of a
+    low-priority guest may run beside a pinned guest, and block nothing.
 
     :param dedicated: frozenset of the dedicated CPUs of the host
     """
+    # The partition is the cgroup of all guests of one priority.
     is_low = guest.partition == guest_xml.PARTITIONS[capacity.LOW]
     return guest_xml.find_blocking_cpus(guest, is_low, dedicated)
 

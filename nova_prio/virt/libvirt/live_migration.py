@@ -45,12 +45,14 @@ class LiveMigration:
         if not self.manages(instance):
             return data
         # The source returns these data. If both values are true then, Nova
-        # claims on this host. A source with stock Nova returns them unchanged,
-        # except for some guests.
+        # claims on this host. The source removes the second value if it cannot
+        # ask this host to drop a claim.
         data.dst_supports_numa_live_migration = True
         data.src_supports_numa_live_migration = True
         if priority is not None:
-            # Without cell_pins, Nova ignores this object.
+            # This object tells the source that this host runs our driver. Only
+            # for low priority, the source uses these CPUs. Without cell_pins,
+            # Nova ignores the object.
             data.dst_numa_info = objects.LibvirtLiveMigrateNUMAInfo(
                 cpu_pins={}, emulator_pins=self.get_low_emulator_cpus())
         # With mix (cpu_priority_mix_enable), a low-priority guest also floats
@@ -75,7 +77,9 @@ class LiveMigration:
             raise exception.MigrationPreCheckError(
                 reason=self.partitions.problem)
         # The source sends the XML. Without our driver there, the guest would
-        # have no partition. Only a host with our driver has this key.
+        # have no partition. A high-priority guest has its pinned CPUs anyway,
+        # but one with low priority would compete with others as their equal.
+        # Only a host with our driver has this key.
         if priority == capacity.LOW and (
                 host_report.STATS_KEY not in (
                     src_compute_info.get('stats') or {})):
@@ -108,6 +112,9 @@ class LiveMigration:
         drops it; without an answer, the rollback fails. Stock Nova does not
         claim for a guest without a topology, and never waits. A hidden claim
         is dropped by nova_prio.compute.live_migration_watcher.
+
+        The source takes the field src_supports_numa_live_migration, if it is
+        true, as the sign of a claim.
         """
         if claim.claimed_numa_topology is None:
             del migrate_data.src_supports_numa_live_migration

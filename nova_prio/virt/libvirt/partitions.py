@@ -52,7 +52,12 @@ class Partitions:
     """
 
     def __init__(self, host):
-        """Know no problem yet: no partition was probed."""
+        """Know no problem yet: no partition was probed.
+
+        A partition is the cgroup of all guests of one priority. A probe lets
+        libvirt start a test guest there. ``problem`` is a sentence if libvirt
+        cannot, else ''.
+        """
         self.problem = ''
         self._host = host
         self._lock = threading.Lock()
@@ -70,6 +75,7 @@ class Partitions:
         It must after a failed probe, and if a guest with a priority failed to
         start after the last probe had begun.
         """
+        # Another thread may add a probe: copy the dict.
         return bool(self.problem) or any(
             probe.started_at < self._failed_at
             for probe in list(self._probes.values()))
@@ -119,7 +125,8 @@ class Partitions:
         A probe is a thread in which libvirt starts a test guest in the
         partition, which is the cgroup of all guests of one priority. It is
         trusted for some time after its success: no new one is necessary then.
-        Call this with the lock.
+        A new one first waits until the guest of the latest one has stopped:
+        both guests have the same UUID. Call this with the lock.
 
         :param priority: key of ``guest_xml.PARTITIONS``
         :param cpus: set of CPU numbers for the guest of the probe
@@ -151,8 +158,9 @@ class Partitions:
         partition has an error, and '' otherwise.
 
         The thread of the probe calls this at its end. A caller of ``probe``
-        calls this if the probe takes longer than WAIT_SECONDS; it has no error
-        then.
+        calls this if the probe takes longer than WAIT_SECONDS. It has no error
+        then, and counts as a success: if the cgroup were missing, libvirt
+        would have failed at once.
         """
         with self._lock:
             if self._probes[probe.priority] is not probe:
@@ -230,7 +238,9 @@ class _Probe(threading.Thread):
         self._host = host
         self._on_end = on_end
         self._predecessor = predecessor
-        # Each probe of a partition has the same UUID: one runs at a time.
+        # Each probe of a partition has the same UUID, so that it finds the
+        # guest that an interrupted probe has left. libvirt starts no second
+        # guest with this UUID: ``run`` first waits for the predecessor.
         self._uuid = str(uuid.uuid5(uuid.NAMESPACE_OID, self.name))
 
     @property
@@ -244,6 +254,8 @@ class _Probe(threading.Thread):
         An error is not raised, but kept in ``error``.
         """
         try:
+            # The guest of the earlier probe has the same UUID: wait until it
+            # has stopped.
             if self._predecessor is not None:
                 self._predecessor.join()
                 self._predecessor = None  # free the memory of that probe

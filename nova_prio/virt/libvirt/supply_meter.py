@@ -137,7 +137,8 @@ def _parse_vcpus(stats):
 def _read_cpus(cpus):
     """Return the times of CPUs, as the kernel counts them in ticks.
 
-    :param cpus: set of CPU numbers
+    :param cpus: set of the numbers of the CPUs where low-priority guests may
+        run, which are "these guests" in the text of the error
     :returns: dict, number of a CPU -> its ``low_supply.Ticks``. CPUs that are
         offline are missing.
     :raises OSError: if the file cannot be read
