@@ -200,7 +200,8 @@ def _repair_if_asked(app, audit, view, finding, parsed_args):
     """
     from nova_prio.admin.audit import finding as audit_finding
     from nova_prio.placement import allocations
-    # A host, a cell or an owner could not be read: there is nothing to repair.
+    # A host, a cell or the instance or migration that has an allocation could
+    # not be read: there is nothing to repair.
     if finding.kind == audit_finding.UNREAD:
         return _make_row(finding, 'failed')
     # None: no code repairs such a Finding, and the operator must act.

@@ -134,6 +134,8 @@ class ShowCapacity(report.Report):
             if not parsed_args.aggregate or name in parsed_args.aggregate:
                 members[name] = [host.name for host in group]
         placement = controller.make_placement_client()
+        # The verdicts are those of the code of nova-scheduler: which hosts it
+        # refuses for a guest.
         losses = list(loss.list_losses(
             cloud.read_fleet(context, placement), members,
             verdicts.Verdicts(context, placement)))
@@ -216,7 +218,8 @@ def _make_lines(members, units, parsed_args, is_for_reading=False):
 
     :param members: dict, name of a host or aggregate -> list of
         ``HostRecord``
-    :param units: what :func:`find_units` returns, or None without --flavor
+    :param units: ``admin.explain.units.Units``, whose ``count`` is how many
+        instances of --flavor fit on hosts; None without --flavor
     :param is_for_reading: whether the sold, the sellable and the remaining
         vCPUs are one text, as in ``TABLE``, not three numbers
     :returns: list of lists of values
@@ -234,7 +237,8 @@ def _make_lines(members, units, parsed_args, is_for_reading=False):
                 line.append(_format_row(vcpus))
             else:
                 line += [vcpus.sold, vcpus.sellable, vcpus.left]
-        # The CPU time for low-priority guests, None if a host reports none.
+        # The CPU time for low-priority guests, and the part of the time that
+        # their vCPUs wait for a CPU; None if a host reports none.
         supply = low_supply.add_up([host.report.low_supply for host in hosts])
         if is_for_reading:
             line.append(content.format_low_supply(supply))

@@ -44,7 +44,11 @@ class ShowGain(report.Report):
     """
 
     def get_parser(self, prog_name):
-        """Return the parser of the command line."""
+        """Return the parser of the command line.
+
+        --flavor assumes low priority for a flavor without one, because mix
+        gains nothing for other servers.
+        """
         parser = super().get_parser(prog_name)
         host_selection.add_host_options(parser)
         parser.add_argument(
@@ -85,7 +89,8 @@ class ShowGain(report.Report):
         # The lines of the list, each a dict, column -> value.
         lines, rows = [], []
         for name in sorted(names):
-            # No host of this name may be known.
+            # None if no host of this name is known, for example because its
+            # cell does not answer.
             host = hosts_by_name.get(name)
             line = _measure_gain(host, silent_cells)
             # With --flavor, add the values of the columns UNITS.
@@ -98,7 +103,9 @@ class ShowGain(report.Report):
             lines, has_flavor=bool(parsed_args.flavor)))
 
     def _count_units(self, context, parsed_args, hosts):
-        """Return how many instances of --flavor fit on hosts, for ``UNITS``.
+        """Return how many instances of --flavor fit on hosts.
+
+        The numbers are those of the columns ``UNITS`` of the list.
 
         These are the instances that fit beside those of the host, and on the
         host without instances: without and with mix, which lets low-priority
@@ -110,6 +117,8 @@ class ShowGain(report.Report):
         from nova_prio.admin.fleet import cloud
         from nova_prio.admin import gain
         flavor = controller.find_flavor(context, parsed_args.flavor)
+        # The instances have low priority. If the flavor does not say so, the
+        # scheduler hint of a request does.
         hints = _get_hints(flavor, parsed_args.flavor)
         needs = gain.make_flavor_needs(flavor, hints)
         now = capacity_show.find_units(self.app, context, flavor, hints)
@@ -195,6 +204,9 @@ def _measure_gain(host, silent_cells):
 def _explain_missing_report(host, silent_cells):
     """Return why a host has no report, a clause.
 
+    In the report, a nova-compute with the driver of this package writes its
+    CPU sets, its ratio and the vCPUs that it may sell.
+
     :param host: ``host_inventory.HostRecord``, None if it is unknown
     :param silent_cells: UUIDs of the cells that do not answer
     """
@@ -209,11 +221,13 @@ def _explain_missing_report(host, silent_cells):
 def _summarize(lines, has_flavor):
     """Return the gain of all hosts by mix, and the next step, as sentences.
 
-    Mix is the option ``cpu_priority_mix_enable``. Hosts with mix have this
-    gain now, and hosts without mix would have it.
+    Mix is the option ``cpu_priority_mix_enable``. The gain is how many more
+    low-priority vCPUs hosts may sell with it than without it. Hosts with mix
+    have this gain now, and hosts without mix would have it.
 
     :param lines: list with a dict for each host, column -> value
-    :param has_flavor: whether the lines have the columns ``UNITS``
+    :param has_flavor: whether --flavor is given: then the lines have the
+        columns ``UNITS``, how many instances of the flavor fit
     """
     # Whether mix is enabled -> lines; None for the hosts without a report.
     by_mix = collections.defaultdict(list)
@@ -236,8 +250,12 @@ def _summarize(lines, has_flavor):
 def _format_gain(lines, has_flavor):
     """Return the sum of the gains of some hosts as a text.
 
+    The gain is how many more low-priority vCPUs a host may sell with mix, the
+    option ``cpu_priority_mix_enable``, than without it.
+
     :param lines: list with a dict for each host, column -> value
-    :param has_flavor: whether the lines have the columns ``UNITS``
+    :param has_flavor: whether --flavor is given: then the lines have the
+        columns ``UNITS``, how many instances of the flavor fit
     """
     vcpus = sum(line['Gain'] for line in lines)
     text = report.format_count(vcpus, 'low-priority vCPU')

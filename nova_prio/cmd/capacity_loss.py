@@ -32,7 +32,8 @@ OUTCOMES = [
 def make_row(loss):
     """Return the values of ``COLUMNS``, a list.
 
-    :param loss: ``admin.fleet.loss.Loss``
+    :param loss: ``admin.fleet.loss.Loss``. Its ``is_largest`` tells whether no
+        host of the aggregate has more high-priority vCPUs.
     """
     row = [loss.aggregate, loss.host, loss.is_largest]
     # Class, high, low or ordinary, -> number of guests: those that fit on the
@@ -42,6 +43,8 @@ def make_row(loss):
     # What one more host must have for the guests that do not fit, except
     # those that must stay together by their affinity (``loss.bound``).
     missing = loss.addition
+    # Its ``rows`` are numbers of vCPUs: pinned ones, all others, and those of
+    # the others without low priority.
     row += [missing.rows.high, missing.rows.low, missing.rows.ordinary]
     return row + [missing.memory_mb, missing.disk_gb, loss.bound,
                   loss.not_evacuable]
@@ -50,7 +53,8 @@ def make_row(loss):
 def make_table_row(loss):
     """Return the values of ``TABLE``, a list.
 
-    :param loss: ``admin.fleet.loss.Loss``
+    :param loss: ``admin.fleet.loss.Loss``. Its ``is_largest`` tells whether no
+        host of the aggregate has more high-priority vCPUs.
     """
     host = loss.host
     if loss.is_largest:
@@ -60,10 +64,12 @@ def make_table_row(loss):
     # other hosts, and all.
     for name in flavor_cpus.CLASSES:
         row.append('%d/%d' % (loss.fitting[name], loss.guests[name]))
-    # What one more host must have for the guests that do not fit.
+    # What one more host must have for the guests that do not fit: a text of
+    # the vCPUs, memory and disk, '' for nothing.
+    addition = str(loss.addition)
     missing = []
-    if str(loss.addition):
-        missing.append(str(loss.addition))
+    if addition:
+        missing.append(addition)
     # Nova evacuates guests one by one, which is impossible for these: all
     # members of their affinity group must be on one host.
     if loss.bound:

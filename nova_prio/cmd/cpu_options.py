@@ -42,6 +42,8 @@ def parse_cpus(parsed_args):
         problem = ('Neither --dedicated nor --shared is given; give one or '
                    'both.')
     # ``sellable.low`` is how many vCPUs that are not pinned the host may sell.
+    # With mix and none of these, nova-compute does not start. Without mix, it
+    # is no problem: the host may be for pinned vCPUs only.
     elif cpus.mix and cpus.sellable.low < 1:
         problem = ('--ratio is %s, which leaves no sellable low-priority '
                    'vCPU; use a larger ratio, or more CPUs for --shared.'

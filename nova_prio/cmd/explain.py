@@ -82,11 +82,15 @@ class Explain(report.Report):
                 allowed += ' in cells that answer'
             # This raises CommandError.
             report.refuse('--host', min(unknown), allowed)
+        # ``low_supply`` is the CPU time for each low-priority vCPU as a number
+        # of CPUs, or None.
         self.show(parsed_args, COLUMNS, [
             (each.host, each.result, each.reason,
              OptionalColumn(each.rank), OptionalColumn(each.weight),
              OptionalColumn(_round(each.low_supply)))
             for each in shown])
+        # A doubt is why nova-scheduler may refuse a host that passes here: for
+        # example, a filter cannot run here. It changes only the text.
         status, text = _conclude(shown, scheduler.list_doubts())
         weighers = controller.get_conf().filter_scheduler.weight_classes
         return self.end(status, (
@@ -147,6 +151,7 @@ def _conclude(answers, doubts):
     passing = sum(
         each.result == explain_answers.PASSES for each in answers)
     if not passing:
+        # This exit status tells the operator to act.
         return report.FOUND, 'No host passes as of now. %s' % (
             _describe_closest(answers))
     text = '%d of %d hosts ' % (passing, len(answers))
@@ -191,6 +196,7 @@ def _describe_closest(answers):
         refuses the server
     :returns: a sentence
     """
+    # This imports Nova, so it is late: the help must be fast.
     from nova_prio.admin.explain import answers as explain_answers
     closest = explain_answers.find_closest(answers)
     if closest:
@@ -209,6 +215,8 @@ def _describe_closest(answers):
             closest.host, ' and '.join(texts), closest.result)
     if not answers:
         return 'There are no hosts.'
+    # The result is the part of Nova that refuses, such as the name of a
+    # filter, and the reason is a clause.
     counts = collections.Counter(
         (each.result, each.reason) for each in answers)
     (result, reason), number = counts.most_common(1)[0]

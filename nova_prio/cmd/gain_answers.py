@@ -52,6 +52,7 @@ def make_rows(comparisons):
                 at_least = answer.least
             if answer.hosts and hosts_without:
                 percent = round(100 * answer.hosts / hosts_without)
+            # ``limit`` is the resource of which the hosts have least to spare.
             rows.append((
                 comparison.pinned_percent, float(answer.setup.ratio),
                 answer.setup.mix, dedicated, shared, hosts, at_least,

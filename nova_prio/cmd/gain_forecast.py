@@ -78,10 +78,14 @@ def show_host(command, parsed_args):
     """
     ratios = _parse_ratios(parsed_args)
     if not parsed_args.demand:
-        host = gain_input.parse_host(parsed_args.host, ('cpus',))
+        # The keys that --host must have.
+        required = ('cpus',)
+        host = gain_input.parse_host(parsed_args.host, required)
         command.show(parsed_args, SOLD, _list_sold(host, ratios))
         return command.end(report.CLEAN, 'Choose the line that sells enough.')
-    host = gain_input.parse_host(parsed_args.host, ('cpus', 'memory'))
+    # With servers, the memory may be the limit.
+    required = ('cpus', 'memory')
+    host = gain_input.parse_host(parsed_args.host, required)
     # The planner adds hosts like this one until they are enough.
     groups = [first_fit.HostGroup(host, number=1)]
     # Each kind is a number of equal servers.
@@ -142,12 +146,14 @@ def show_cloud(command, context, parsed_args, names):
         report.refuse('--low', error, 'all, the names and IDs of flavors, and '
                       'the IDs of projects, of the servers on the hosts')
     groups = planner.group_hosts(hosts.values())
+    # Servers that fit on no empty host, or refuse one with mix.
     left_out = planner.find_misfits(groups, found, ratios)
     kinds = planner.grow(
         [kind for kind in found if kind not in left_out], growth)
     # 'high' and 'low' -> number of vCPUs of these servers.
     vcpus = planner.count_vcpus(kinds)
     total = sum(vcpus.values())
+    # Without servers, no part is pinned: do not divide by 0.
     pinned_percent = round(100 * vcpus[capacity.HIGH] / (total or 1))
     comparisons = _compare(groups, kinds, pinned_percent, ratios)
     plotted = list(comparisons)
@@ -168,7 +174,7 @@ def _parse_percent(text):
 
 
 def _parse_ratios(parsed_args):
-    """Return the ratios to try, a list of Decimal.
+    """Return the CPU allocation ratios to try, a list of Decimal.
 
     :raises CommandError: if a ratio is wrong
     """
@@ -193,7 +199,7 @@ def _list_sold(fit, ratios):
     dedicated CPUs too.
 
     :param fit: ``host_fit.HostFit``, an empty host whose CPUs are all shared
-    :param ratios: list of Decimal
+    :param ratios: list of Decimal, CPU allocation ratios
     :returns: list of tuples with the values of ``SOLD``
     """
     rows = []
@@ -223,7 +229,7 @@ def _compare(groups, kinds, pinned_percent, ratios):
     :param kinds: list of ``first_fit.Kind``, each a number of equal servers
     :param pinned_percent: the part of their vCPUs that is pinned, for the
         result
-    :param ratios: list of Decimal
+    :param ratios: list of Decimal, CPU allocation ratios
     :returns: list of ``gain_answers.Comparison``
     """
     comparisons = []
@@ -238,13 +244,18 @@ def _compare(groups, kinds, pinned_percent, ratios):
 
 
 def _compare_shares(groups, kinds, vcpus, ratios):
-    """Return what :func:`_compare` returns for other parts of pinned vCPUs.
+    """Return the hosts that are enough for several parts of pinned vCPUs.
+
+    For each part and each ratio, compare the hosts without and with mix, which
+    lets low-priority servers run on the dedicated CPUs too.
 
     :param groups: list of ``first_fit.HostGroup``, numbers of equal hosts
     :param kinds: list of ``first_fit.Kind``, each a number of equal servers;
         their numbers are changed to reach each part
     :param vcpus: number of vCPUs of the servers with a priority; 0 if there
         are no servers
+    :param ratios: list of Decimal, CPU allocation ratios
+    :returns: list of ``gain_answers.Comparison``
     """
     comparisons = []
     for pinned_percent in _SHARES:
@@ -285,7 +296,8 @@ def _describe(kinds, left_out, growth, low, host_count):
         host, or refuse one with mix, which lets low-priority servers run on
         its dedicated CPUs
     :param growth: percent by which the numbers of servers were increased
-    :param low: list of the values of --low
+    :param low: list of the values of --low: flavors and projects whose servers
+        are assumed to have low priority, or 'all'
     :param host_count: number of hosts
     """
     # Priority, or None without one -> number of servers.

@@ -153,7 +153,9 @@ def _read_demand(found):
     for size, number in zip(sizes, numbers):
         if not number:
             continue
-        # load_demand returns each server once with each priority.
+        # The file does not say how many servers have which priority. So count
+        # each once with each priority: the caller changes the numbers to try
+        # several shares.
         for priority in capacity.PRIORITIES:
             kinds.append(first_fit.Kind(_make_needs(priority, size), number))
     return kinds

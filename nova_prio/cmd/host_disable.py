@@ -51,6 +51,10 @@ class DisableHost(report.Report):
     def act(self, context, parsed_args):
         """Disable hosts, wait for instances to leave, and restore settings.
 
+        A disabled host takes no priority instances. After these steps, the
+        host no longer has high- and low-priority instances side by side, which
+        is co-location.
+
         :returns: exit status
         """
         hosts = host_selection.select_hosts(self.app, context, parsed_args)
@@ -65,12 +69,13 @@ class DisableHost(report.Report):
             self._remove, parsed_args, controller.make_placement_client(),
             interrupted)
         return host_selection.act_on_hosts(
-            self, context, parsed_args, hosts, remove, 'Instances',
-            interrupted)
+            self, context, parsed_args, hosts, remove,
+            amount_column='Instances', interrupted=interrupted)
 
     def _remove(self, parsed_args, placement, interrupted, context, host):
         """Remove co-location from a host: disable it, wait, restore it.
 
+        Co-location is that high- and low-priority instances share the host.
         If the command is for a single host, list the instances that must leave
         the host.
 
@@ -118,8 +123,9 @@ def _find_destinations(context, placement, remaining):
     from nova_prio.admin.host import remaining as remaining_instances
     from nova_prio.admin.moves import verdicts
     # These instances have low priority, or pins outside of the CPUs that were
-    # dedicated before the plan. Nova cannot migrate the others: they are
-    # being created, their resize is not confirmed, or they are unknown.
+    # dedicated before the plan of "host plan", and will be again. Nova cannot
+    # migrate the others: they are being created, their resize is not
+    # confirmed, or they are unknown.
     reasons = remaining_instances.LOW, remaining_instances.PINNED_OUTSIDE
     movable = [each for each in remaining if each.reason in reasons]
     # More instances fit if the largest come first.
@@ -159,7 +165,10 @@ def _wait(app, removal, timeout_seconds, interrupted, shows_progress):
 def _end(removal, dry_run):
     """Restore the host, if nothing has to be done before.
 
-    :param removal: ``removal.Removal``
+    To restore it is to give it the traits and the allocation ratios that it
+    had before it took instances of both priorities.
+
+    :param removal: ``removal.Removal``, the steps to this for one host
     :returns: HostResult with the last line of the command
     """
     removal.refresh()
@@ -175,10 +184,12 @@ def _end(removal, dry_run):
         if not removal.state.is_up:
             text += ' Its nova-compute is down: start it first.'
         return host_selection.HostResult(
-            MUST_LEAVE, number_left, next_step=text, status=report.FOUND)
+            MUST_LEAVE, amount=number_left, next_step=text,
+            status=report.FOUND)
     # A nova-compute that still runs with the options of the plan would report
     # the traits again, so restore them only when it has other options. Without
-    # --plan, its driver decides, because its old options are unknown.
+    # --plan, these are unknown: has_planned_options is then true as long as
+    # nova-compute runs the driver of this package.
     if not removal.has_planned_options:
         return _restore(removal, dry_run)
     # A dry run has not disabled the host for priority instances, so that such
@@ -198,11 +209,18 @@ def _end(removal, dry_run):
                  'or revert, which need the dedicated CPUs: use --plan to '
                  'list the ones that must leave.')
     return host_selection.HostResult(
-        RESTORE_OPTIONS, 0, next_step=text, status=report.FOUND)
+        RESTORE_OPTIONS, amount=0, next_step=text, status=report.FOUND)
 
 
 def _restore(removal, dry_run):
-    """Restore traits and allocation ratios; return the HostResult."""
+    """Restore the traits and allocation ratios from before the plan.
+
+    The traits that this package has added are removed. No instance has to
+    leave the host any more, so the result counts none.
+
+    :param removal: ``removal.Removal``
+    :returns: HostResult
+    """
     host = removal.state.name
     # The inventories with their old ratios, and the resource classes in which
     # more than the ratio differs from the time before the plan.
@@ -215,7 +233,7 @@ def _restore(removal, dry_run):
                 'from %s, and set its allocation ratios to %s.'
                 % (host, ratios))
         return host_selection.HostResult(
-            DRY_RUN, 0, next_step=text, status=report.FOUND)
+            DRY_RUN, amount=0, next_step=text, status=report.FOUND)
     removal.restore(inventories)
     if differing_classes:
         text = ('Traits and allocation ratios are restored, but nova-compute '
@@ -224,7 +242,7 @@ def _restore(removal, dry_run):
                     ', '.join(differing_classes),
                     _format_options(removal.plan)))
         return host_selection.HostResult(
-            RESTORE_OPTIONS, 0, next_step=text, status=report.FOUND)
+            RESTORE_OPTIONS, amount=0, next_step=text, status=report.FOUND)
     text = '%s is restored. Its allocation ratios are %s' % (host, ratios)
     if removal.plan is None:
         # The ratios are the defaults.
@@ -239,7 +257,7 @@ def _restore(removal, dry_run):
                  'instances.')
     else:
         text += '. There is nothing to do.'
-    return host_selection.HostResult(RESTORED, 0, next_step=text)
+    return host_selection.HostResult(RESTORED, amount=0, next_step=text)
 
 
 def _format_options(plan):
@@ -285,7 +303,8 @@ class EnableHost(report.Report):
             _enable, self.app, parsed_args.dry_run,
             controller.make_placement_client())
         return host_selection.act_on_hosts(
-            self, context, parsed_args, hosts, enable, 'Instances')
+            self, context, parsed_args, hosts, enable,
+            amount_column='Instances')
 
 
 def _enable(app, dry_run, placement, context, host):
@@ -302,7 +321,7 @@ def _enable(app, dry_run, placement, context, host):
         text = ('Nothing was changed. This command would enable %s for '
                 'priority instances.' % host)
         return host_selection.HostResult(
-            DRY_RUN, instance_count, next_step=text)
+            DRY_RUN, amount=instance_count, next_step=text)
     # The traits of the host in Placement say whether it is disabled.
     is_changed = removal.set_disabled(
         context, placement, view, is_disabled=False)
@@ -313,4 +332,5 @@ def _enable(app, dry_run, placement, context, host):
         app.LOG.warning('The nova-compute of %s is down: start it.', host)
     text = ('%s is enabled for priority instances. Run "nova-prio host verify '
             '%s" to check its state.' % (host, host))
-    return host_selection.HostResult(ENABLED, instance_count, next_step=text)
+    return host_selection.HostResult(
+        ENABLED, amount=instance_count, next_step=text)

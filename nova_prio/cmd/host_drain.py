@@ -137,6 +137,8 @@ def _check_arguments(parsed_args):
             given = 'both HOST and --aggregate'
         raise exceptions.CommandError(
             'Given are %s; allowed is either HOST or --aggregate.' % given)
+    # --done is the file of the hosts that earlier calls have drained. Without
+    # it, each call for an aggregate would choose the same hosts again.
     if bool(parsed_args.aggregate) != bool(parsed_args.done):
         raise exceptions.CommandError(
             '--aggregate and --done must be given together.')
@@ -195,7 +197,8 @@ def _move(app, parsed_args, drain, end):
     """Show the plan, ask, and drain the hosts.
 
     :param end: time of ``time.monotonic`` after which no move starts
-    :returns: why instances are left, a sentence and a space, or ''
+    :returns: why instances are left, a sentence and a space, after which the
+        caller adds others; '' if no more instance can be moved
     """
     from nova_prio.admin.moves import drain_rows
     from nova_prio.admin.moves import services
@@ -256,6 +259,7 @@ def _run(app, drain, nova, end, concurrency):
                 drain, servers=servers.Servers(nova), end=end,
                 observe=observe, concurrency=concurrency).run()
         except KeyboardInterrupt:
+            # The caller lists the instances that are left now.
             drain.refresh()
             return 'Interrupted.'
 

@@ -63,6 +63,8 @@ class PlanHost(report.Report):
         planned_cpus = cpu_options.parse_cpus(parsed_args)
         hosts = host_selection.select_hosts(self.app, context, parsed_args)
         directory = parsed_args.output_dir
+        # Without the databases, as on a compute host, only the guests and the
+        # kernel of this host are checked, and Placement is not read.
         placement = None
         if controller.get_conf().api_database.connection:
             placement = controller.make_placement_client()
@@ -92,9 +94,11 @@ class PlanHost(report.Report):
         """
         from nova_prio.admin.host import plan_format
         host = parsed_args.hosts[0]
+        # The CPUs were chosen for this one host. If it lacks some of them,
+        # only the check on the host itself raises an error.
         rows, names = _read_rows(
             placement, context, host, planned_cpus, must_know_cpus=False)
-        result = _append_steps(rows, host, planned_cpus)
+        result = _add_steps(rows, host, planned_cpus)
         if tables.is_for_reading(parsed_args):
             # For reading, remedies and steps are lists below the table. Each
             # item is (label, sentence).
@@ -123,7 +127,8 @@ class PlanHost(report.Report):
     def _print_list(self, title, items):
         """Print a list under a title; nothing without items.
 
-        :param items: list of (label, sentence)
+        :param items: list of (label, sentence). The label ends with a space,
+            such as '1. '.
         """
         lines = [textwrap.fill(
             label + sentence, tables.WIDTH, subsequent_indent='   ',
@@ -148,7 +153,7 @@ class PlanHost(report.Report):
             return _check_saved_plan(path, host, planned_cpus)
         rows, names = _read_rows(
             placement, context, host, planned_cpus, must_know_cpus=True)
-        result = _append_steps(rows, host, planned_cpus)
+        result = _add_steps(rows, host, planned_cpus)
         # No problem must be solved before the first step.
         if result.status == report.CLEAN:
             columns, shown = _format_rows(rows, names)
@@ -162,8 +167,8 @@ class PlanHost(report.Report):
         return result
 
 
-def _append_steps(rows, host, planned_cpus):
-    """Append the steps of the operator, and whether the host is ready.
+def _add_steps(rows, host, planned_cpus):
+    """Add the steps of the operator to a plan, and sum it up as a HostResult.
 
     A problem, a row that ``is_blocking``, must be solved first.
 
@@ -174,7 +179,8 @@ def _append_steps(rows, host, planned_cpus):
     problems = sum(row.is_blocking for row in rows)
     steps = plan.list_steps(host, planned_cpus, rows)
     rows += steps
-    # The last row is no step: it says whether the host is ready.
+    # The last row is no step: its planned value says whether the host is ready
+    # to be changed, 'ready' or 'not ready'.
     first_step, readiness = steps[0], steps[-1]
     status = report.FOUND if problems else report.CLEAN
     return host_selection.HostResult(
@@ -202,6 +208,7 @@ def _read_rows(placement, context, host, planned_cpus, must_know_cpus):
         report.check_is_this_host(host)
     guest_host = guests = guests_by_uuid = None
     if is_this_host:
+        # The CPUs of this host, a ``GuestHost``, and its running guests.
         guest_host, guests = controller.read_guests(conf)
         guests_by_uuid = {guest.uuid: guest for guest in guests}
         existing = set()
@@ -235,6 +242,7 @@ def _format_rows(rows, names):
     """
     from nova_prio.admin.host import plan_format
     columns = plan_format.COLUMNS + (report.INSTANCE_NAME, )
+    # The name of a row about an instance is its UUID.
     return columns, [
         (row.part, row.name, report.AmountsColumn(row.present),
          report.AmountsColumn(row.planned), row.remedy,
@@ -258,9 +266,11 @@ def _check_saved_plan(path, host, planned_cpus):
         raise exceptions.CommandError(
             '%s is a plan with other terms (%s); give the same terms, or '
             'another --output-dir.' % (path, ', '.join(options)))
+    # The amount is the number of problems. A ready host has none. That of
+    # another host is not in the file.
     if saved.is_ready:
         return host_selection.HostResult(
-            plan_format.READY, 0,
+            plan_format.READY, amount=0,
             next_step='%s exists: follow its steps.' % path)
     return host_selection.HostResult(
         plan_format.NOT_READY, status=report.FOUND,

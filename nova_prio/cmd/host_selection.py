@@ -143,7 +143,7 @@ def select_hosts(app, context, parsed_args):
 
 
 def act_on_hosts(command, context, parsed_args, hosts, act,
-                 amount='Problems', interrupted=None):
+                 amount_column='Problems', interrupted=None):
     """Call a function for one host, or for several hosts and list the results.
 
     For one host, ``act`` shows the details of the host itself.
@@ -153,18 +153,18 @@ def act_on_hosts(command, context, parsed_args, hosts, act,
     :param hosts: names of the hosts
     :param act: function of a nova.context.RequestContext and the name of a
         host that returns a HostResult
-    :param amount: name of the column with ``HostResult.amount``
+    :param amount_column: name of the column with ``HostResult.amount``
     :param interrupted: threading.Event that is set after Ctrl-C
     :returns: exit status
     """
     if not is_one_host(parsed_args):
         return show_results(
-            command, parsed_args, hosts, act, amount, interrupted)
+            command, parsed_args, hosts, act, amount_column, interrupted)
     result = act(context, hosts[0])
     return command.end(result.status, result.next_step)
 
 
-def show_results(command, parsed_args, hosts, act, amount='Problems',
+def show_results(command, parsed_args, hosts, act, amount_column='Problems',
                  interrupted=None):
     """Call a function for each host, and list the results.
 
@@ -172,12 +172,12 @@ def show_results(command, parsed_args, hosts, act, amount='Problems',
     :param hosts: names of the hosts
     :param act: function of a nova.context.RequestContext and the name of a
         host that returns a HostResult
-    :param amount: name of the column with ``HostResult.amount``
+    :param amount_column: name of the column with ``HostResult.amount``
     :param interrupted: threading.Event that is set after Ctrl-C
     :returns: exit status
     :raises CommandError: if --column names a column that does not exist
     """
-    columns = 'Host', 'State', amount, 'Next'
+    columns = 'Host', 'State', amount_column, 'Next'
     report.check_columns(parsed_args, columns)
     results = run_on_hosts(
         command.app, hosts, act, parsed_args.concurrency, interrupted)
@@ -255,9 +255,13 @@ def _get_result(task):
     """
     from nova_prio.admin import host_inventory
     if task.cancelled():
+        # Ctrl-C came before the task began. The exit status FOUND tells the
+        # operator to act.
         return HostResult(INTERRUPTED, next_step='Run this command again.',
                           status=report.FOUND)
     try:
+        # This raises CommandError, with a sentence, for the errors of Nova,
+        # Placement and this package.
         with controller.report_errors():
             return task.result()
     except exceptions.CommandError as error:

@@ -31,6 +31,9 @@ class VerifyHost(report.Report):
     def act(self, context, parsed_args):
         """List the values of one host, or a line for each of several.
 
+        The values are what the plan, Placement, nova-compute and libvirt say
+        about the same item, such as an inventory.
+
         :returns: exit status
         """
         hosts = host_selection.select_hosts(self.app, context, parsed_args)
@@ -66,7 +69,8 @@ class VerifyHost(report.Report):
         different = [line for line in lines if line.state != verify.OK]
         if not different:
             return host_selection.HostResult(
-                verify.OK, 0, next_step=_format_agreement(host, is_one_host))
+                verify.OK, amount=0,
+                next_step=_format_agreement(host, is_one_host))
         state, exit_status = verify.DIFFERS, report.FOUND
         next_step = ('Not all values agree: correct the rows of state '
                      '"differs" from the top, and run this command again.')

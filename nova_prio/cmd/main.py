@@ -102,13 +102,17 @@ class NovaPrio(app.App):
         return parser
 
     def configure_logging(self):
-        """Print the messages of ``LOG``, and none of other loggers."""
+        """Print the messages of ``LOG``, and none of other loggers.
+
+        With --debug, also print the warnings of other loggers, which Python
+        prints if no logger has a handler for them.
+        """
         handler = logging.StreamHandler(self.stderr)
         if colors.is_wanted(self.stderr):
             handler.setFormatter(ColorFormatter())
         self.LOG.handlers = [handler]
         if not self.options.debug:
-            # Without a handler, Python prints the warnings of all loggers.
+            # A handler that prints nothing: Python then omits the warnings.
             logging.getLogger().addHandler(logging.NullHandler())
         self.LOG.propagate = False
 

@@ -53,6 +53,8 @@ class Metrics(command.Command):
         try:
             with (controller.configure_nova(parsed_args) as context,
                   controller.report_errors()):
+                # Nova is imported late: the help is fast, and these contexts
+                # turn an error of Nova into a CommandError.
                 from nova_prio.admin import metrics
                 placement = controller.make_placement_client()
                 # None omits the findings. The audit runs when they are read.
@@ -69,6 +71,7 @@ class Metrics(command.Command):
             # Replace the file by one that only says that the collection has
             # failed: the numbers of the last success are out of date.
             if path is not None:
+                # The error may have come before the import above.
                 from nova_prio.admin import metrics
                 failure = metrics.describe_collection(
                     has_succeeded=False, started_at=time.time())
@@ -84,8 +87,9 @@ class Metrics(command.Command):
 def _build_requests(app, context, flavors):
     """Return the requests for a new server of each flavor.
 
-    Log a warning for a flavor that does not exist or is refused. The other
-    metrics do not need it, so raise no error.
+    The requests are for the metric of the servers that fit on each host. Log a
+    warning for a flavor that does not exist or is refused. The command prints
+    other metrics too, so raise no error.
 
     :param flavors: names and IDs of flavors
     :returns: dict, name of a flavor -> RequestSpec

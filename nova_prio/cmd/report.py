@@ -48,6 +48,7 @@ def get_aggregate_hosts(context, argument, name,
     :param allowed: what the error says is allowed
     :raises CommandError: if there is no such aggregate, or it has no hosts
     """
+    # Nova is imported late, so that the help is fast.
     from nova import objects
     for aggregate in objects.AggregateList.get_all(context):
         if aggregate.name == name and aggregate.hosts:

@@ -115,6 +115,8 @@ def _make_rows(cloud, moves):
     """
     rows = []
     for move in moves:
+        # The class of an instance is 'high', 'low' or 'ordinary', which is an
+        # instance without a priority.
         details = cloud.details[move.uuid]
         rows.append((move.uuid, details.name, details.class_name, move.way,
                      move.source, move.destination or ''))
@@ -143,6 +145,7 @@ def _describe_miss(plan, flavor_name, number):
         that fits.
     :param number: number of the new servers
     """
+    # Only a command that runs needs the planner: the help must be fast.
     from nova_prio.model.planner import plan as planner
     # The new servers are equal. So the plan has one miss, why the next server
     # does not fit, and this stands for all others.

@@ -199,8 +199,10 @@ def _paint(lines, text, paint):
     :param text: the whole text of the cell, which decides the color
     :param paint: function that returns a text in a color
     """
-    # None leaves the text as it is.
-    color = getattr(text, 'color', _COLORS.get(text))
+    # A state has its color. None leaves another text as it is.
+    color = _COLORS.get(text)
+    if isinstance(text, ColoredText):
+        color = text.color
     return [paint(line, color) for line in lines]
 
 

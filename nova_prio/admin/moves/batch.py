@@ -48,6 +48,7 @@ def choose_batch(drain: drain_module.Drain, aggregate: str,
     problem = ''
     for size in range(min(number, len(waiting)), 0, -1):
         drain.select(waiting[:size])
+        # A sentence, or '' if the hosts that stay enabled have enough room.
         missing = find_missing_room(drain, members)
         # A miss is an instance without a move in the plan. Leave out those
         # that may not be moved in any way: fewer hosts do not help them.

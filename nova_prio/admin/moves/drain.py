@@ -111,6 +111,8 @@ class Drain:
                 each.move.destination for each in self.list_refusals(uuid)
                 if each.move.destination)
         while True:
+            # Harm is an outage: a cold migration restarts a running guest, and
+            # shelving ends it.
             plan = self._plan_least_harm(refused)
             # This adds the destinations that would be refused to ``refused``.
             if not self.verdicts.add_refused_hosts(plan, refused):
@@ -177,7 +179,8 @@ class Drain:
     def _list_open_hosts(self) -> set[str]:
         """Return the hosts to which the instances may go.
 
-        The operator may limit them to those of an aggregate, ``within``.
+        The drained hosts, ``hosts``, take none. The operator may limit the
+        others to those of an aggregate, ``within``.
         """
         if self.within is None:
             names = [host.name for host in self.cloud.hosts]
@@ -186,9 +189,11 @@ class Drain:
         return set(names).difference(self.hosts)
 
     def choose(self, uuid: str) -> str | None:
-        """Return the best host for an instance, or None.
+        """Return the best host for an instance, or None if none fits.
 
-        The hosts are read again, because earlier moves have changed them.
+        The code of nova-scheduler decides, among the hosts to which the
+        operator limits the moves. The hosts are read again, because earlier
+        moves have changed them.
         """
         return verdicts.Verdicts(self.context, self.placement).choose(
             uuid, self._list_open_hosts())
@@ -229,6 +234,10 @@ class Drain:
     def list_stages(self) -> tuple[str, ...]:
         """Return the stages of the drain in their order.
 
+        PLANNED makes the moves of the plan. In the other stages, which move
+        the instances without harm (DIRECT), by cold migration (COLD) and by
+        shelving (SHELVE), no move names a destination.
+
         First, Nova chooses the destinations. But if little room is left, its
         choice for one instance may leave no room for another. If that would
         happen to an instance that the plan moves, the planned moves, which
@@ -248,6 +257,10 @@ class Drain:
         :param stage: 'direct' to move each instance without harm to its guest,
             'planned' for the plan, which names destinations, or one of the
             ways 'cold' and 'shelve' if the operator allows it
+        :returns: for 'planned', maybe several moves of an instance; for the
+            others, at most one of each. A migration without a destination
+            goes to the host that Nova chooses or, with ``within``, that
+            :meth:`choose` returns.
         """
         if stage == PLANNED:
             return [move for move in self.plan.moves if move.destination]
@@ -260,6 +273,7 @@ class Drain:
                 # the one that the stage DIRECT has tried.
                 allowed = each.ways & self.allowed
                 ways = allowed.intersection([stage]) - ways
+            # A set of one way, or of none.
             for way in ways:
                 moves.append(planner_fleet.Move(
                     uuid=each.uuid, way=way, source=each.host,

@@ -51,7 +51,7 @@ def list_rows(drain: drain_module.Drain) -> abc.Iterator[DrainRow]:
     planned = set()
     for move in drain.plan.moves:
         planned.add(move.uuid)
-        yield _make_row(drain, move, PLANNED, _describe_last(
+        yield _make_row(drain, move, PLANNED, _describe_last_move(
             drain, instances[move.uuid]))
     # A miss is an instance for which the planner finds no move.
     misses = {miss.instance.uuid: miss for miss in drain.plan.misses}
@@ -95,9 +95,9 @@ def _make_row(drain: drain_module.Drain, move: planner_fleet.Move, state: str,
         reason=reason, name=name)
 
 
-def _describe_last(drain: drain_module.Drain,
-                   instance: planner_fleet.Instance) -> str:
-    """Return why the last move of an instance did not succeed, or ''.
+def _describe_last_move(drain: drain_module.Drain,
+                        instance: planner_fleet.Instance) -> str:
+    """Return why an instance has not left by its last moves, or ''.
 
     ``drain.moves`` is UUID of an instance -> its moves up to now. A move is
     skipped if its instance was deleted or is being changed, and stuck if the
@@ -106,6 +106,8 @@ def _describe_last(drain: drain_module.Drain,
     moves = drain.moves.get(instance.uuid)
     if moves and moves[-1].state in (one_move.SKIPPED, one_move.STUCK):
         return moves[-1].reason
+    # If Nova refused the last move, it is the last refusal. If that move was
+    # done, an earlier refusal still tells why the next one may fail.
     return _describe_refusals(drain, instance)
 
 
@@ -155,8 +157,12 @@ def _find_live_obstacle(drain: drain_module.Drain,
     """
     if drain.cloud.details[instance.uuid].vm_state == vm_states.STOPPED:
         return ''
+    # The caller has left out the states in which Nova live-migrates nothing.
+    # The other cause is a device.
     if planner_fleet.LIVE not in instance.ways:
         return 'has PCI devices that Nova does not live-migrate'
+    # ``not_live`` is name of a host -> hosts to which Nova live-migrates
+    # nothing from it, because their hypervisor is older or of another type.
     if drain.cloud.not_live.get(instance.host or ''):
         return 'is on a newer or another hypervisor'
     return ''
@@ -171,6 +177,7 @@ def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
     """
     uuid = instance.uuid
     details = drain.cloud.details[uuid]
+    # Which moves of the instance Nova has refused in this drain, or ''.
     refusal = _describe_refusals(drain, instance)
     if details.vm_state == vm_states.SHELVED:
         reason = 'is shelved: only --allow shelve removes it from the host'
@@ -182,6 +189,9 @@ def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
     elif miss is None:
         reason = ''
     else:
+        # Why the code of nova-scheduler refuses all hosts, or '' if it finds
+        # one. It knows more than the planner. What Nova has refused also says
+        # more, so the reason of the miss is the last resort.
         reason = drain.verdicts.describe(uuid)
         if not reason and not refusal:
             reason = _find_live_obstacle(drain, instance) or miss.reason

@@ -35,7 +35,8 @@ class DrainRun:
 
     ``drain`` was refreshed. ``end`` is the time of the timeout, as
     ``time.monotonic`` counts it, and ``concurrency`` the maximum number of
-    moves at the same time.
+    moves at the same time. ``observe`` is called with a sentence about each
+    change, and with whether an instance has left.
     """
 
     drain: drain_module.Drain
@@ -66,23 +67,26 @@ class DrainRun:
         while True:
             self._finish_moves()
             tasks_before = self._get_tasks()
-            run = self._make_execution(stages[index])
-            run.run(self.end)
-            for each in run.moves:
+            stage_run = self._make_execution(stages[index])
+            # This makes the moves until none can go on, or until the time
+            # ``end``, the timeout.
+            stage_run.run(self.end)
+            for each in stage_run.moves:
                 self.drain.moves.setdefault(each.move.uuid, []).append(each)
                 if each.state == one_move.DONE:
                     self._leaving.add(each.move.uuid)
             self._refresh()
             # An instance is on another host than planned.
-            if run.surprise:
-                return run.surprise
+            if stage_run.surprise:
+                return stage_run.surprise
             may_improve = True
-            if run.count(one_move.DONE):
+            if stage_run.count(one_move.DONE):
                 index = 0
             elif index + 1 < len(stages):
                 index += 1
             else:
-                # No stage moves an instance now.
+                # No stage moves an instance now. Wait until a task of Nova on
+                # an instance ends or begins, or an instance leaves or arrives.
                 may_improve = self._wait_for_change(tasks_before)
                 index = 0
             if self._is_over() and not self.drain.is_empty():
@@ -120,7 +124,8 @@ class DrainRun:
         """
         if uuid in self._asked:
             return
-        # Whether the observer counts the instance as one that has left.
+        # Whether the observer counts the instance as one that has left. It
+        # does when Nova accepts: no later event tells that Nova is done.
         has_left = True
         outcome = 'done'
         try:
@@ -140,9 +145,10 @@ class DrainRun:
 
     def _make_execution(self, stage: str) -> execution.Execution:
         """Return the moves of a stage of the drain, one of STAGES."""
-        # Nova refuses a move that the policy of the server group forbids at
-        # its turn. Only planned moves have an order that avoids this: their
-        # execution needs UUID of an instance -> its server group, or None.
+        # UUID of an instance -> its server group, or None. By these, a move
+        # waits for the earlier moves of its group. Only the plan has an order
+        # in which the policy of the group allows each move. In the other
+        # stages, Nova refuses a move that the policy forbids.
         groups: abc.Mapping[str, str | None] = {}
         if stage == drain_module.PLANNED:
             groups = self.drain.cloud.group_of
@@ -216,6 +222,7 @@ class DrainRun:
         self._busy = busy
         confirmable = {each.instance_uuid
                        for each in self.drain.list_confirmable()}
+        # ``_leaving`` has the instances that this run has moved away.
         has_open_move = bool(moving & self._leaving)
         # ``_asked`` has the instances whose last request Nova has answered.
         must_confirm = bool(confirmable - self._asked)

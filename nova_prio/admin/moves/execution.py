@@ -42,7 +42,7 @@ def find_predecessors(moves: abc.Sequence[fleet.Move],
     move to its destination must be over (``ended``). If that move fails, it
     only leaves more room there.
 
-    :param groups: UUID -> name of the server group of an instance, or None
+    :param groups: UUID of an instance -> its server group, or None
     :returns: one for each move; ``done`` and ``ended`` are indexes of moves
     """
     found = []
@@ -70,7 +70,7 @@ class Execution:
     moves, for example by an interrupt, Nova goes on with the running moves,
     and a new plan of the present state can continue.
 
-    :param groups: UUID -> name of the server group of an instance, or None
+    :param groups: UUID of an instance -> its server group, or None
     :param format_instance: function that adds the name to a UUID
     :param observe: function that takes a sentence about each change
     :param concurrency: maximum number of moves at the same time
@@ -85,11 +85,15 @@ class Execution:
                  observe: Observer,
                  concurrency: int = 1,
                  choose: one_move.Choose | None = None) -> None:
+        # ``choose`` names the destination of a migration without one when it
+        # starts. If it is None, Nova chooses.
         self.moves = [
             one_move.OneMove(servers=servers, move=move, choose=choose)
             for move in moves]
         self._servers = servers
-        # For each move, the earlier moves that it waits for.
+        # For each move, the earlier moves that it waits for, such as those of
+        # its server group. ``groups`` is UUID of an instance -> its server
+        # group, or None if it has none.
         self._predecessors = find_predecessors(moves, groups)
         # Function that adds the name of an instance to its UUID.
         self._format_instance = format_instance

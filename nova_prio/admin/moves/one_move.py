@@ -28,8 +28,8 @@ SURPRISE = 'surprise'
 #: that, the move must not delay the others.
 MAX_REQUESTS = 3
 #: Maximum number of waits until the source has ended a live migration. The
-#: source has then recounted. If it does not end the migration, its periodic
-#: task recounts.
+#: nova-compute of the source has then updated its resources, without the
+#: server. If it does not end the migration, its periodic task updates them.
 MAX_WAITS = 30
 
 # Answers of the API that tell about the server, and not about the move: it is
@@ -59,6 +59,7 @@ class OneMove:
     _is_accepted: bool = False
     # The ID of the last request before this move.
     _last_request: str | None = None
+    # Whether Nova has accepted the request by which the move ends.
     _is_finishing: bool = False
     _requests_left: int = MAX_REQUESTS
     _waits_left: int = MAX_WAITS
@@ -89,6 +90,9 @@ class OneMove:
         elif move.destination and not self.servers.is_up(move.destination):
             self._end(REFUSED, _describe_down(move.destination))
         else:
+            # False if the operator limits the moves to the hosts of an
+            # aggregate, and none of these fits. True if the destination is
+            # known, or if Nova chooses it.
             has_destination = self._choose_destination()
             if has_destination:
                 self._request()
@@ -169,6 +173,8 @@ class OneMove:
             # Nova writes this state a moment before it removes the host.
             self._end_if_down()
         elif server.host == move.source:
+            # Name the host that Nova had chosen: the operator sees where the
+            # migration failed, and the next plan does not use this host.
             self._note_destination()
             self._end(REFUSED, self.servers.find_failure(
                 move.uuid, move.way))
@@ -205,7 +211,8 @@ class OneMove:
         If Nova refuses it, the next call sends it again. If a nova-compute of
         the move is down, set the state of the move to STUCK instead.
 
-        :param request: function that sends it, called with the UUID
+        :param request: function that sends it, called with the UUID of the
+            server
         """
         self._end_if_down()
         # The request was sent already, or the line above has ended the move.
@@ -240,14 +247,17 @@ class OneMove:
 
         The move is done, unless the server is on another host than planned.
         """
+        # If the move names no host, Nova has chosen the present one.
         if self._has_open_destination and server.host is not None:
             self.move = self.move._replace(destination=server.host)
+        # Both are None if the server was to be shelved, and is on no host.
         if server.host == self.move.destination:
             reason = ''
             if self.state != RUNNING:
                 reason = 'it was there already'
             self._end(DONE, reason)
         elif server.host is None:
+            # For example, its owner has shelved it meanwhile.
             self._end(DONE, 'it is on no host')
         else:
             self._end(SURPRISE, 'it is on host %s' % server.host)

@@ -152,12 +152,15 @@ class RoomPlan:
             refuse the flavor
         :raises nova.exception.NovaException: if stock Nova refuses the flavor
         """
-        # The flavor as nova-api would embed it in the instances.
+        # The flavor as nova-api would embed it in the instances. They have no
+        # scheduler hints, and an image without properties.
+        image = objects.ImageMeta.from_dict({})
         embedded, topology = flavor_preview.fit_request(
-            self.flavor, objects.ImageMeta.from_dict({}), {})
+            self.flavor, image, hints={})
         aggregates = frozenset[str]()
         if self.aggregate is not None:
             aggregates = frozenset([self.aggregate])
+        # Whether they will boot from a volume is unknown: make room for disks.
         needs = guests.make_needs(embedded, topology, is_volume_backed=False,
                                   aggregates=aggregates)
         needs = dataclasses.replace(needs, is_new=True, refused_hosts=closed)
@@ -183,6 +186,8 @@ class RoomPlan:
             self.context, nova.conf.CONF, self.flavor, hints={}, image=None)
         if self.aggregate is not None:
             aggregates = objects.AggregateList.get_all(self.context)
+            # One UUID: Nova has no two aggregates of a name, and the command
+            # has checked that this one exists.
             uuids = [each.uuid for each in aggregates
                      if each.name == self.aggregate]
             spec.requested_destination = objects.Destination(aggregates=uuids)
@@ -239,7 +244,9 @@ def _add_reason(miss: planner.Miss,
     :param miss: why it does not fit, as the planner says. Its host is the one
         that is closest to fit, or None if there is none.
     :param closed: name of a host that must not be used -> answer of the code
-        of nova-scheduler about it
+        of nova-scheduler about it. Its ``result`` is the part of Nova that
+        refuses the host, such as the name of a filter, and its ``reason`` is a
+        clause.
     """
     answer = closed.get(miss.host or '')
     if answer is None:

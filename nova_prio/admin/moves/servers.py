@@ -98,7 +98,11 @@ class Servers:
         return None
 
     def find_failure(self, uuid: str, way: str) -> str:
-        """Return why the last move of a server failed, a clause."""
+        """Return why the last move of a server failed, a clause.
+
+        :param way: of the move, 'live', 'cold' or 'shelve'. It tells which
+            actions of Nova are such a move.
+        """
         request_id = self.find_last_request(uuid, way)
         events = []
         if request_id:

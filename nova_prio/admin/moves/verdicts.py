@@ -53,9 +53,10 @@ class Verdicts:
         self.judge = judge.Judge(context, placement)
         # Text that equal requests share -> decision.
         self._by_request: dict[str, candidates.Decision] = {}
-        # UUID of an instance -> decision about its move.
+        # UUID of an instance -> decision about its move; None if the instance
+        # is gone, or its cell does not answer.
         self._by_instance: dict[str, candidates.Decision | None] = {}
-        # UUID of an instance -> its host.
+        # UUID of an instance -> its host; None if it is on no host.
         self._hosts: dict[str, str | None] = {}
 
     def decide(self, uuid: str) -> candidates.Decision | None:
@@ -108,7 +109,10 @@ class Verdicts:
         # instance on one of them, or returns why the host refuses it.
         world = copies.Copies(self._context, self._placement, self.judge)
         for move in plan.moves:
+            # None if the instance is gone, or its cell does not answer. The
+            # move is then not checked: it is skipped, or Nova refuses it.
             decision = self.decide(move.uuid)
+            # A move without a destination is shelving.
             if move.destination and decision:
                 refusal = world.arrive(decision, move.uuid, move.destination)
                 if refusal:
@@ -155,6 +159,7 @@ class Verdicts:
         if obstacle is None:
             return False
         assert obstacle.uuid is not None
+        # ``answer`` is the refusal, of the host to which the move goes.
         refused[obstacle.uuid] |= {obstacle.answer.host}
         return True
 
@@ -180,7 +185,8 @@ class Verdicts:
         closest = explain_answers.find_closest(others)
         if closest is None:
             # No host lacks an amount of something. Take the host that is first
-            # in the order of the command "explain".
+            # in the order of the command "explain". The sentence below calls
+            # it the closest in the same words, and gives its reason.
             closest = min(
                 others, key=explain_answers.get_position, default=None)
         if closest is None:
@@ -189,7 +195,14 @@ class Verdicts:
             closest.host, closest.reason, closest.result)
 
     def choose(self, uuid: str, hosts: abc.Container[str]) -> str | None:
-        """Return the best of some hosts for an instance, or None."""
+        """Return the best of some hosts for an instance, or None.
+
+        :param hosts: names of the hosts
+        :returns: the host that passes the filters and has the largest weight;
+            None if none passes, or if nothing is known about the instance
+        """
+        # Which hosts pass for the request of the instance. None if the
+        # instance is gone, or its cell does not answer.
         decision = self.decide(uuid)
         if decision is None:
             return None
@@ -232,6 +245,8 @@ class Verdicts:
         world = copies.Copies(self._context, self._placement, self.judge)
         found: dict[str, str] = {}
         for uuid, hosts in usable.items():
+            # Which hosts pass for the request of the instance. None if the
+            # instance is gone, or its cell does not answer.
             decision = self.decide(uuid)
             if decision is None:
                 continue
