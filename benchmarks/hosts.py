@@ -15,8 +15,8 @@ from nova import objects
 from nova.objects import fields
 from nova.scheduler import host_manager
 
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.objects import host_report
 
 #: CPUs, dedicated CPUs and memory of each NUMA cell.
@@ -27,19 +27,19 @@ PCI_DEVICE = {'vendor_id': '8086', 'product_id': '154c'}
 
 
 def cpus(mix):
-    """Return the ``capacity.HostCPUs`` of a host."""
+    """Return the ``cpu_capacity.HostCPUs`` of a host."""
     dedicated = frozenset(cell * CELL_CPUS + cpu for cell in range(2)
                           for cpu in range(CELL_DEDICATED))
-    return capacity.HostCPUs(
+    return cpu_capacity.HostCPUs(
         dedicated, frozenset(range(2 * CELL_CPUS)) - dedicated,
-        capacity.parse_ratio('2.0'), mix)
+        cpu_capacity.parse_ratio('2.0'), mix)
 
 
 def report(mix, pinned, low, vcpus_used):
     """Return the text of the report of a host."""
     return host_report.HostReport.to_stats(
         capacity_report.CapacityReport.from_usage(
-            cpus(mix), capacity.calculate_used(pinned, low, 0), vcpus_used,
+            cpus(mix), cpu_capacity.calculate_used(pinned, low, 0), vcpus_used,
             low_by_cell={}))
 
 

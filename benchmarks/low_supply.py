@@ -29,7 +29,7 @@ from nova.virt.libvirt import host as libvirt_host
 
 from benchmarks import tables
 from nova_prio.compat import hooks
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.scheduler.weights import low_supply_weigher
 from nova_prio.scheduler.weights import priority_weighter
 from nova_prio.virt.libvirt import guest_xml
@@ -75,9 +75,9 @@ class Host:
         """
         self.host = host
         self.emulator_cpus = emulator_cpus
-        self.cpus = capacity.HostCPUs(
+        self.cpus = cpu_capacity.HostCPUs(
             dedicated=frozenset([cpu]), shared=frozenset([cpu]),
-            ratio=capacity.parse_ratio(4), mix=True)
+            ratio=cpu_capacity.parse_ratio(4), mix=True)
         self.low = []
         self.meter = supply_meter.SupplyMeter(self)
 
@@ -103,7 +103,7 @@ class Host:
         """Take a reading, as nova-compute does in a recount."""
         self.meter.measure(self.cpus.floating, [
             guest_xml.Guest(guest.name, guest.name,
-                            guest_xml.PARTITIONS[capacity.LOW])
+                            guest_xml.PARTITIONS[cpu_capacity.LOW])
             for guest in self.low])
 
     def make_state(self):

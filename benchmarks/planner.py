@@ -8,7 +8,7 @@ import statistics
 import types
 
 from benchmarks import clock
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model.planner import arrange
 from nova_prio.model.planner import fleet as fleet_module
 from nova_prio.model.planner import plan
@@ -20,8 +20,8 @@ INSTANCES_PER_HOST = 20
 DRAINED_OF = 20
 #: Number of wanted instances.
 WANTED = 10
-_CELL = capacity.HostCPUs(frozenset(range(24)), frozenset(range(24, 32)),
-                          decimal.Decimal(2), mix=True)
+_CELL = cpu_capacity.HostCPUs(frozenset(range(24)), frozenset(range(24, 32)),
+                              decimal.Decimal(2), mix=True)
 _CELL_MEMORY_MB = 140 * 1024
 #: Class, dedicated and shared vCPUs, memory in MB; the flavors.
 _FLAVORS = (
@@ -64,8 +64,8 @@ def measure(size, repeats):
 
 def _make_needs(priority, dedicated, shared, memory_mb):
     """Return the Needs of a flavor; pinned guests have one NUMA cell."""
-    need = capacity.Demand(priority, dedicated, shared)
-    rows = capacity.calculate_needed_rows(need)
+    need = cpu_capacity.Demand(priority, dedicated, shared)
+    rows = cpu_capacity.calculate_needed_rows(need)
     request = demand.ResourceRequest(
         need, priority, rows, dedicated + shared, memory_mb,
         memory_parts=((None, memory_mb),), wants_whole_cores=False)
@@ -75,11 +75,11 @@ def _make_needs(priority, dedicated, shared, memory_mb):
 
 def _make_report():
     """Return the report of a host without instances."""
-    cpus = capacity.HostCPUs(
+    cpus = cpu_capacity.HostCPUs(
         frozenset(range(48)), frozenset(range(48, 64)), _CELL.ratio, mix=True)
     return types.SimpleNamespace(
         mix=True, floating_cpus=64, shared_cpus=16, sellable=cpus.sellable,
-        used_or_blocked=capacity.Rows(0, 0, 0), partition_problem='',
+        used_or_blocked=cpu_capacity.Rows(0, 0, 0), partition_problem='',
         blocked=frozenset(), blocked_by='', problem='', small_pages=None)
 
 
@@ -90,7 +90,7 @@ def make_fleet(size):
         'host%d' % number, _make_report(), 2 * _CELL_MEMORY_MB,
         free_disk_gb=1000,
         cells=2 * (resources.Cell(
-            _CELL, capacity.Rows(0, 0, 0), _CELL_MEMORY_MB),),
+            _CELL, cpu_capacity.Rows(0, 0, 0), _CELL_MEMORY_MB),),
         aggregates=(types.SimpleNamespace(
             name='all', metadata={'priority_mix': 'true'}),))
         for number in range(size)]

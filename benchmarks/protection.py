@@ -32,7 +32,7 @@ from lxml import etree
 
 from benchmarks import protection_tables
 from benchmarks import tables
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from tests.libvirt import boot_sector
 from tests.libvirt import daemon
 from tests.libvirt import guests
@@ -107,9 +107,9 @@ class Bench:
         self.shared = shared
         self.dedicated = dedicated
         self.low_emulator = None if low_emulator is None else {low_emulator}
-        self.cpus = capacity.HostCPUs(
+        self.cpus = cpu_capacity.HostCPUs(
             dedicated=frozenset([dedicated]), shared=frozenset([shared]),
-            ratio=capacity.parse_ratio(4), mix=True)
+            ratio=cpu_capacity.parse_ratio(4), mix=True)
 
     def prepare(self, low='idle', high='100'):
         """Prepare the partitions of both hosts with these weights."""

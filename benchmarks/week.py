@@ -27,7 +27,7 @@ from benchmarks import request_specs
 from benchmarks import week_cloud
 from benchmarks import week_demand
 from nova_prio.compat import hooks
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model.planner import gain
 
 #: Name of a side -> (whether it is stock Nova, whether the hosts have mix, the
@@ -161,7 +161,7 @@ class Week:
         least_vcpus = min(each.vcpus for each in requests)
         cpus, memory_mb, free_mb = collections.Counter(), 0, 0
         for host in hosts:
-            left = capacity.calculate_left(host.cpus.sellable, host.used)
+            left = cpu_capacity.calculate_left(host.cpus.sellable, host.used)
             host_mb = host.state.free_ram_mb
             free_mb += host_mb
             # Free CPUs without memory for the smallest server, and free

@@ -8,7 +8,7 @@ HostState and fit of NUMA topologies, and the filter and the weigher of this
 package. The weight orders the hosts, and the first one that passes wins, which
 is the host that Nova chooses with a single weigher.
 
-Rows and mix hosts are explained in :mod:`nova_prio.model.capacity`.
+Rows and mix hosts are explained in :mod:`nova_prio.model.cpu_capacity`.
 """
 
 import collections
@@ -25,8 +25,8 @@ import os_resource_classes as orc
 from benchmarks import filters
 from benchmarks import hosts
 from benchmarks import request_specs
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.model import inventory
 from nova_prio.model import usage
 from nova_prio.objects import host_report
@@ -36,7 +36,7 @@ from nova_prio.scheduler.weights import priority_weighter
 
 CPUS, MEMORY, BOTH = 'CPUs', 'memory', 'CPUs and memory'
 _CLASSES = (orc.PCPU, orc.VCPU, orc.MEMORY_MB)
-_NO_ROWS = capacity.Rows(high=0, low=0, ordinary=0)
+_NO_ROWS = cpu_capacity.Rows(high=0, low=0, ordinary=0)
 
 
 class Host:
@@ -69,7 +69,7 @@ class Host:
 
     def count(self, request, sign):
         """Count the rows of a request as used, or as free."""
-        self.used = capacity.add_rows(self.used, request.needed_rows, sign)
+        self.used = cpu_capacity.add_rows(self.used, request.needed_rows, sign)
         self.report()
 
 

@@ -14,7 +14,7 @@ import typing
 import numpy
 
 from nova_prio.cmd import gain_input
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model.planner import first_fit
 from nova_prio.model.planner import gain
 
@@ -63,7 +63,7 @@ class Event(typing.NamedTuple):
 class Division(typing.NamedTuple):
     """A number of hosts with equal CPU sets."""
 
-    cpus: capacity.HostCPUs
+    cpus: cpu_capacity.HostCPUs
     hosts: int
 
 
@@ -74,7 +74,7 @@ def load_kinds(demand):
     vcpus = sum(gain.count_vcpus(kinds).values())
     kinds = gain.change_share(kinds, vcpus, percent)
     for kind in list(kinds):
-        if kind.needs.request.priority == capacity.LOW:
+        if kind.needs.request.priority == cpu_capacity.LOW:
             kinds.append(first_fit.Kind(
                 gain.change_priority(kind.needs, None),
                 round(_ORDINARY * kind.number)))

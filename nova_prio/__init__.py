@@ -4,7 +4,7 @@
 
 Start reading here:
 
-* :mod:`nova_prio.model.capacity`: the terms, and how much a host can sell
+* :mod:`nova_prio.model.cpu_capacity`: the terms, and how much a host can sell
 * :mod:`nova_prio.model.flavor_specs`: the priority in a flavor
 * :mod:`nova_prio.scheduler.filters.priority_filter`: which hosts may take an
   instance

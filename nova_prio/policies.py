@@ -7,7 +7,7 @@ A priority from a flavor needs no rule: operators choose who sees the flavor.
 
 from oslo_policy import policy
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 
 
 def get_hint_rule(priority):
@@ -25,5 +25,5 @@ def list_rules():
             operations=[{'method': 'POST', 'path': '/servers'}],
             scope_types=['project'])
         for priority, check_str in (
-            (capacity.HIGH, 'rule:context_is_admin'),
-            (capacity.LOW, 'rule:project_member_or_admin'))]
+            (cpu_capacity.HIGH, 'rule:context_is_admin'),
+            (cpu_capacity.LOW, 'rule:project_member_or_admin'))]

@@ -54,8 +54,8 @@ class ServerLister(command.Lister):
         """Yield each selected server with its class and its CPUs.
 
         :returns: tuples (openstack.compute.v2.server.Server, class,
-            ``capacity.Demand``). The demand is None if the flavor cannot be
-            read, which is logged.
+            ``cpu_capacity.Demand``). The demand is None if the flavor cannot
+            be read, which is logged.
         """
         connection = self.app.client_manager.sdk_connection
         project_id = None

@@ -11,7 +11,7 @@ import types
 
 from nova_prio.admin.page import content
 from nova_prio.model import aggregate_metadata
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio_scenario import result
 
 NOTES = ['The rows and the servers are those after each step.']
@@ -156,16 +156,16 @@ def make_rows(classes):
     sellable = _read_rows(classes, 'sellable')
     used = _read_rows(classes, 'used')
     return content.make_rows(
-        used, sellable, capacity.calculate_left(sellable, used))
+        used, sellable, cpu_capacity.calculate_left(sellable, used))
 
 
 def _read_rows(classes, key):
-    """Return the capacity.Rows of one number of each row.
+    """Return the cpu_capacity.Rows of one number of each row.
 
     :param classes: dict, see ``stage.Stage.get_host``
     :param key: 'sellable' or 'used'
     """
-    return capacity.Rows(
+    return cpu_capacity.Rows(
         high=classes['high'][key],
         low=classes['low'][key],
         ordinary=classes['ordinary'][key])

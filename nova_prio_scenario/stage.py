@@ -10,7 +10,7 @@ import uuid
 
 from nova.tests.functional.api import client
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.objects import host_report
 from nova_prio.virt import demand
 from nova_prio_scenario import cloud as embedded
@@ -210,7 +210,7 @@ class Stage:
         return {
             row: {'sellable': getattr(report.sellable, row),
                   'used': getattr(report.used, row)}
-            for row in capacity.Rows._fields}
+            for row in cpu_capacity.Rows._fields}
 
     def get_pinned_cpus(self, host):
         """Return the CPUs that Nova counts as pinned, a frozenset.

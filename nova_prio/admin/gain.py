@@ -18,7 +18,7 @@ from nova.objects import fields
 from nova_prio.admin.explain import units
 from nova_prio.admin.fleet import guests
 from nova_prio.api import flavor_preview
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model.planner import first_fit
 from nova_prio.model.planner import gain
 from nova_prio.model.planner import resources
@@ -153,9 +153,9 @@ def read_kinds(cloud: fleet_cloud.CloudFleet, hosts: abc.Container[str],
         request = instance.needs.request
         priority = request.priority
         if request.demand.dedicated:
-            priority = capacity.HIGH
+            priority = cpu_capacity.HIGH
         elif ALL in wanted or wanted & labels:
-            priority = capacity.LOW
+            priority = cpu_capacity.LOW
         numbers[gain.change_priority(instance.needs, priority)] += 1
     if unknown:
         raise UnknownLabel(min(unknown))

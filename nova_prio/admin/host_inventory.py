@@ -29,8 +29,8 @@ import sqlalchemy.exc
 
 from nova_prio.api import flavor_preview
 from nova_prio.model import aggregate_metadata
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.model import traits
 from nova_prio.objects import host_report
 from nova_prio.placement import allocations
@@ -135,7 +135,8 @@ class HostRecord:
         return objects.NUMATopology.obj_from_db_obj(text).cells
 
     @property
-    def cpus_by_mix(self) -> tuple[capacity.HostCPUs, capacity.HostCPUs]:
+    def cpus_by_mix(
+            self) -> tuple[cpu_capacity.HostCPUs, cpu_capacity.HostCPUs]:
         """The CPUs (without, with) the option cpu_priority_mix_enable.
 
         The report of nova-compute, which the host must have, gives the rest of

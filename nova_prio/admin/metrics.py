@@ -3,7 +3,7 @@
 """The metrics of a cloud for Prometheus.
 
 A row is a number of vCPUs that a host may sell, and how many of them are sold.
-A host has three rows; see :mod:`nova_prio.model.capacity`.
+A host has three rows; see :mod:`nova_prio.model.cpu_capacity`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ its priority requires. If a request contradicts itself, the functions raise
 ``flavor_specs.RequestRefused``.
 """
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 
 _ALLOWED = "allowed values are 'high' and 'low'"
@@ -89,7 +89,7 @@ def check_image(extra_specs, properties):
     image_policy = properties.get('hw_cpu_policy')
     if priority is None or image_policy is None:
         return
-    if priority == capacity.LOW:
+    if priority == cpu_capacity.LOW:
         allowed = ('shared',)
     elif extra_specs.get(flavor_specs.CPU_POLICY) == 'mixed':
         allowed = ('mixed',)
@@ -113,7 +113,7 @@ def _find_hint_faults(hint, value):
     :param value: value of the extra spec of the flavor, or None
     """
     subject = "Scheduler hint '%s'" % flavor_specs.HINT
-    if hint not in capacity.PRIORITIES:
+    if hint not in cpu_capacity.PRIORITIES:
         yield flavor_specs.format_fault(subject, hint, _ALLOWED)
     if value is not None and value == hint:
         yield ("%s is %s, and the flavor already gives %s; drop the hint."
@@ -134,7 +134,7 @@ def _check_value(value, hint_faults=()):
     :param hint_faults: iterable of sentences
     """
     faults = list(hint_faults)
-    if value is not None and value not in capacity.PRIORITIES:
+    if value is not None and value not in cpu_capacity.PRIORITIES:
         subject = 'Extra spec %s of the flavor' % flavor_specs.EXTRA_SPEC
         faults.append(flavor_specs.format_fault(subject, value, _ALLOWED))
     if faults:
@@ -171,7 +171,7 @@ def _write_priority(vcpus, extra_specs, priority, source=None):
     specs.pop(flavor_specs.SOURCE, None)
     if source:
         specs[flavor_specs.SOURCE] = source
-    if priority == capacity.HIGH:
+    if priority == cpu_capacity.HIGH:
         _complete_for_high(specs)
     else:
         _complete_for_low(specs, vcpus)

@@ -36,7 +36,7 @@ def register():
     from nova_prio.compat import hooks
     from nova_prio import conf
     from nova_prio.model import aggregate_metadata
-    from nova_prio.model import capacity
+    from nova_prio.model import cpu_capacity
     from nova_prio.model import flavor_specs
     options = hooks.register_options()
     level = std_logging.INFO
@@ -67,7 +67,7 @@ def register():
             'that high-priority instances leave idle. Only supported by '
             'the prio.PriorityLibvirtDriver compute driver.'),
         value={'type': str, 'description': 'The priority.',
-               'enum': list(capacity.PRIORITIES)})]
+               'enum': list(cpu_capacity.PRIORITIES)})]
     for key in aggregate_metadata.AGGREGATE_KEYS:
         validators.append(base.ExtraSpecValidator(
             name='aggregate_instance_extra_specs:%s' % key,

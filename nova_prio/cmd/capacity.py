@@ -13,7 +13,7 @@ from nova_prio.cmd import report
 from nova_prio.cmd import tables
 
 #: Columns of the sold, sellable and remaining vCPUs of each row. A row is a
-#: number of vCPUs that a host may sell (``nova_prio.model.capacity``). The
+#: number of vCPUs that a host may sell (``nova_prio.model.cpu_capacity``). The
 #: last two are the CPU time that low-priority guests can get, and their wait
 #: (``nova_prio.model.low_supply``).
 COLUMNS = ['High Sold', 'High Sellable', 'High Left',

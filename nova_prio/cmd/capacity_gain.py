@@ -16,7 +16,7 @@ from nova_prio.cmd import controller
 from nova_prio.cmd import gain_forecast
 from nova_prio.cmd import host_selection
 from nova_prio.cmd import report
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 
 COLUMNS = ('Host', 'Mix', 'Low Without Mix', 'Low With Mix', 'Gain')
 #: Columns of --flavor: servers that fit now, and on the host without servers.
@@ -174,12 +174,12 @@ def _get_hints(flavor, name):
     """
     from nova_prio.model import flavor_specs
     priority = flavor.extra_specs.get(flavor_specs.EXTRA_SPEC)
-    if priority == capacity.HIGH:
+    if priority == cpu_capacity.HIGH:
         raise exceptions.CommandError(
             "--flavor is '%s', whose %s is '%s'; allowed are flavors with "
             "'low' or none." % (
                 name, flavor_specs.EXTRA_SPEC, priority))
-    return {} if priority else {flavor_specs.HINT: capacity.LOW}
+    return {} if priority else {flavor_specs.HINT: cpu_capacity.LOW}
 
 
 def _measure_gain(host, silent_cells):
@@ -193,7 +193,8 @@ def _measure_gain(host, silent_cells):
     """
     if host is None or not host.report:
         return {NOTE: _explain_missing_report(host, silent_cells)}
-    # The CPUs of the host without and with mix, each a ``capacity.HostCPUs``.
+    # Each of them is a ``cpu_capacity.HostCPUs``: the CPUs of the host without
+    # and with mix.
     without, mixed = host.cpus_by_mix
     return {
         'Mix': host.report.mix, 'Low Without Mix': without.sellable.low,

@@ -9,7 +9,7 @@ import re
 from osc_lib import exceptions
 
 from nova_prio.cmd import report
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 
 
 def parse_cpus(parsed_args):
@@ -18,7 +18,7 @@ def parse_cpus(parsed_args):
     Mix is the option ``cpu_priority_mix_enable``: low-priority instances may
     also run on the dedicated CPUs, so it needs dedicated and shared CPUs.
 
-    :returns: ``capacity.HostCPUs``
+    :returns: ``cpu_capacity.HostCPUs``
     :raises CommandError: if the options contradict each other, or one has a
         wrong value
     """
@@ -27,8 +27,8 @@ def parse_cpus(parsed_args):
     shared = _parse_cpu_set('--shared', parsed_args.shared)
     ratio = report.get_number(
         parsed_args, 'ratio', least=decimal.Decimal('0.0001'),
-        most=capacity.MOST_RATIO, parse=capacity.parse_ratio)
-    cpus = capacity.HostCPUs(
+        most=cpu_capacity.MOST_RATIO, parse=cpu_capacity.parse_ratio)
+    cpus = cpu_capacity.HostCPUs(
         dedicated=dedicated, shared=shared, ratio=ratio, mix=parsed_args.mix)
     both = cpus.dedicated & cpus.shared
     problem = None
@@ -67,10 +67,10 @@ def _parse_cpu_set(option, text):
     with contextlib.suppress(exception.Invalid, ValueError):
         numbers = [int(number) for number in re.findall('[0-9]+', text)]
         # Nova makes a set even of a huge range, so check the numbers first.
-        if all(number < capacity.MOST_CPUS for number in numbers):
+        if all(number < cpu_capacity.MOST_CPUS for number in numbers):
             return frozenset(hardware.parse_cpu_spec(text))
     report.refuse(option, text, 'CPU numbers below %d, such as 0-3,8'
-                  % capacity.MOST_CPUS)
+                  % cpu_capacity.MOST_CPUS)
 
 
 def check_cpus_exist(existing, planned_cpus):
@@ -78,7 +78,7 @@ def check_cpus_exist(existing, planned_cpus):
 
     :param existing: set of the CPU numbers of the host, empty if they are
         unknown: on some platforms, libvirt lists no NUMA cells
-    :param planned_cpus: ``capacity.HostCPUs``
+    :param planned_cpus: ``cpu_capacity.HostCPUs``
     """
     from nova.virt import hardware
     unknown = (planned_cpus.dedicated | planned_cpus.shared) - existing

@@ -16,7 +16,7 @@ from nova_prio.cmd import gain_answers
 from nova_prio.cmd import gain_input
 from nova_prio.cmd import output_file
 from nova_prio.cmd import report
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model.planner import first_fit
 from nova_prio.model.planner import gain as planner
 
@@ -99,7 +99,7 @@ def show_host(command, parsed_args):
                 parsed_args.demand, gain_answers.format_server(misfits[0])))
     # load_demand has returned all servers once with high priority, and once
     # with low priority. The total of their vCPUs must count them once.
-    vcpus = planner.count_vcpus(kinds)[capacity.HIGH]
+    vcpus = planner.count_vcpus(kinds)[cpu_capacity.HIGH]
     comparisons = _compare_shares(groups, kinds, vcpus, ratios)
     return _show(command, parsed_args, comparisons, plotted=comparisons,
                  assumption=_ASSUMED_SIZES)
@@ -154,7 +154,7 @@ def show_cloud(command, context, parsed_args, names):
     vcpus = planner.count_vcpus(kinds)
     total = sum(vcpus.values())
     # Without servers, no part is pinned: do not divide by 0.
-    pinned_percent = round(100 * vcpus[capacity.HIGH] / (total or 1))
+    pinned_percent = round(100 * vcpus[cpu_capacity.HIGH] / (total or 1))
     comparisons = _compare(groups, kinds, pinned_percent, ratios)
     plotted = list(comparisons)
     # The share of pinned vCPUs can be changed if there are servers of both
@@ -170,7 +170,7 @@ def show_cloud(command, context, parsed_args, names):
 
 def _parse_percent(text):
     """Return the number of a percentage such as ``20%``."""
-    return capacity.parse_ratio(text.removesuffix('%'))
+    return cpu_capacity.parse_ratio(text.removesuffix('%'))
 
 
 def _parse_ratios(parsed_args):
@@ -183,10 +183,10 @@ def _parse_ratios(parsed_args):
         # A text that is no number is refused as 0 is.
         ratio = 0
         with contextlib.suppress(ValueError):
-            ratio = capacity.parse_ratio(text)
-        if not 0 < ratio <= capacity.MOST_RATIO:
+            ratio = cpu_capacity.parse_ratio(text)
+        if not 0 < ratio <= cpu_capacity.MOST_RATIO:
             report.refuse('--ratio', text, 'numbers above 0, up to %d'
-                          % capacity.MOST_RATIO)
+                          % cpu_capacity.MOST_RATIO)
         ratios.append(ratio)
     return ratios
 
@@ -207,11 +207,11 @@ def _list_sold(fit, ratios):
     for ratio in ratios:
         for dedicated in range(0, cpus + 1, len(fit.cells)):
             shared = cpus - dedicated
-            without = capacity.calculate_sellable(
+            without = cpu_capacity.calculate_sellable(
                 dedicated, shared, ratio, mix=False)
             # nova-compute refuses mix unless both CPU sets are given.
             can_mix = bool(dedicated and shared)
-            mixed = capacity.calculate_sellable(
+            mixed = cpu_capacity.calculate_sellable(
                 dedicated, shared, ratio, mix=can_mix)
             # All vCPUs are pinned ones, ``high``, or others, ``low``.
             vcpus_per_cpu = round((mixed.high + mixed.low) / cpus, 4)
@@ -301,14 +301,14 @@ def _describe(kinds, left_out, growth, low, host_count):
     :param host_count: number of hosts
     """
     # Priority, or None without one -> number of servers.
-    numbers = dict.fromkeys((*capacity.PRIORITIES, None), 0)
+    numbers = dict.fromkeys((*cpu_capacity.PRIORITIES, None), 0)
     for kind in kinds:
         numbers[kind.needs.request.priority] += kind.number
     text = (
         'Hosts now: %d. Assumed: %d pinned servers have high priority, '
         '%d servers have low priority (--low %s), and %d others stay ordinary '
         'and gain nothing; growth %s %%.' % (
-            host_count, numbers[capacity.HIGH], numbers[capacity.LOW],
+            host_count, numbers[cpu_capacity.HIGH], numbers[cpu_capacity.LOW],
             ' '.join(low), numbers[None], growth))
     if left_out:
         text += (' Left out: %d servers that no mix host takes, or that fit '

@@ -15,7 +15,7 @@ import yaml
 from nova_prio.cmd import output_file
 from nova_prio.cmd import report
 from nova_prio.model import admission
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model.planner import first_fit
 from nova_prio.model.planner import gain
 from nova_prio.model.planner import resources
@@ -48,11 +48,12 @@ def parse_host(text, required):
                 sorted(_NUMBERS + _SIZES)))
         if key in _SIZES:
             given[key] = _parse_size(key, value)
-        elif value.isdecimal() and 1 <= int(value) <= capacity.MOST_CPUS:
+        elif value.isdecimal() and 1 <= int(value) <= cpu_capacity.MOST_CPUS:
             given[key] = int(value)
         else:
-            report.refuse('%s of --host' % key, value,
-                          'whole numbers from 1 to %d' % capacity.MOST_CPUS)
+            report.refuse(
+                '%s of --host' % key, value,
+                'whole numbers from 1 to %d' % cpu_capacity.MOST_CPUS)
     for key in required:
         if key not in given:
             raise exceptions.CommandError(
@@ -156,7 +157,7 @@ def _read_demand(found):
         # The file does not say how many servers have which priority. So count
         # each once with each priority: the caller changes the numbers to try
         # several shares.
-        for priority in capacity.PRIORITIES:
+        for priority in cpu_capacity.PRIORITIES:
             kinds.append(first_fit.Kind(_make_needs(priority, size), number))
     return kinds
 
@@ -193,13 +194,13 @@ def _make_needs(priority, size):
     :param size: dict, key of a size in the file -> number
     """
     vcpus, memory_mb = size['vcpus'], size['memory_mb']
-    is_pinned = priority == capacity.HIGH
+    is_pinned = priority == cpu_capacity.HIGH
     dedicated = vcpus if is_pinned else 0
-    demand = capacity.Demand(
+    demand = cpu_capacity.Demand(
         priority, dedicated=dedicated, shared=vcpus - dedicated)
     # Rows are the numbers of vCPUs that a host may sell: pinned ones, all
     # others, and others without low priority. A server may count in several.
-    rows = capacity.calculate_needed_rows(demand)
+    rows = cpu_capacity.calculate_needed_rows(demand)
     cells = ()
     if is_pinned:
         # Without hw:numa_nodes, Nova gives a pinned server one NUMA node.

@@ -89,7 +89,7 @@ class PlanHost(report.Report):
         A PlanRow is a line of the plan: what it is about (``part`` and
         ``name``), the present and the planned value, and a remedy or ''.
 
-        :param planned_cpus: ``capacity.HostCPUs``
+        :param planned_cpus: ``cpu_capacity.HostCPUs``
         :param placement: SchedulerReportClient, or None without databases
         """
         from nova_prio.admin.host import plan_format
@@ -143,7 +143,7 @@ class PlanHost(report.Report):
 
         If the file exists, compare its options with the planned ones instead.
 
-        :param planned_cpus: ``capacity.HostCPUs``
+        :param planned_cpus: ``cpu_capacity.HostCPUs``
         :param directory: where the plan of each host is a file
         :param placement: SchedulerReportClient, or None without databases
         """

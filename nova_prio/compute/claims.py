@@ -3,7 +3,7 @@
 """Claims on a host, which also test its rows and lease its CPUs.
 
 A row is a number of vCPUs that a host may sell, and how many of them are used
-(:mod:`nova_prio.model.capacity`). A lease is the CPUs and vCPUs that an
+(:mod:`nova_prio.model.cpu_capacity`). A lease is the CPUs and vCPUs that an
 instance has on the host (:mod:`nova_prio.model.leases`).
 
 The host states of the scheduler are stale when many instances are created at

@@ -3,12 +3,12 @@
 """Warnings about oversold rows of a host.
 
 A row is a number of vCPUs that a host may sell, and how many of them are used
-(:mod:`nova_prio.model.capacity`).
+(:mod:`nova_prio.model.cpu_capacity`).
 """
 
 from oslo_log import log as logging
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import usage
 
 LOG = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class OversoldWarnings:
             is resized on the host has two
         """
         # (UUID, name of a row) -> vCPUs of the instance that the row counts.
-        found = usage.find_users(usages, capacity.find_oversold_rows(
+        found = usage.find_users(usages, cpu_capacity.find_oversold_rows(
             report.sellable, report.used))
         for (uuid, row), vcpus in found.items():
             if (uuid, row) not in self._warned:

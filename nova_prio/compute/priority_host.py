@@ -7,7 +7,7 @@ for each flavor (:mod:`nova_prio.model.leases`). A blocked CPU is a dedicated
 CPU that no instance may get, because a guest of an older configuration or of
 no instance uses it (:mod:`nova_prio.virt.libvirt.guests`).
 A row is a number of vCPUs that a host may sell, and how many of them are used
-(:mod:`nova_prio.model.capacity`).
+(:mod:`nova_prio.model.cpu_capacity`).
 
 A recount of Nova's resource tracker calls, in this order:
 
@@ -36,8 +36,8 @@ from nova_prio.compute import containment
 from nova_prio.compute import lease_ends
 from nova_prio.compute import oversold_warnings
 from nova_prio.compute import start_gate
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.model import inventory
 from nova_prio.model import leases
 from nova_prio.model import looks
@@ -74,7 +74,7 @@ class PriorityHost:
 
         :param libvirt_host: nova.virt.libvirt.host.Host
         :param read_cpus: function that takes the inventories of the host, and
-            returns its ``capacity.HostCPUs``
+            returns its ``cpu_capacity.HostCPUs``
         """
         # A step is an action of this package in the middle of Nova's work. An
         # error ends only the step. After the errors of some steps, the host
@@ -368,7 +368,7 @@ class PriorityHost:
         totals = self.leases.count_all()
         return capacity_report.CapacityReport.from_usage(
             cpus=cpus,
-            used=capacity.calculate_used(
+            used=cpu_capacity.calculate_used(
                 len(pinned | leased), totals.low_shared,
                 totals.ordinary_shared),
             vcpus_used=node.vcpus_used,

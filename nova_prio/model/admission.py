@@ -9,8 +9,8 @@ from collections import abc
 import dataclasses
 import typing
 
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.model import memory_pages
 from nova_prio.model import reasons
 
@@ -25,9 +25,9 @@ class Request:
     whether it needs cores of its own.
     """
 
-    demand: capacity.Demand
+    demand: cpu_capacity.Demand
     priority: str | None
-    needed_rows: capacity.Rows
+    needed_rows: cpu_capacity.Rows
     vcpus: int
     memory_mb: int
     memory_parts: memory_pages.MemoryParts
@@ -68,7 +68,7 @@ class Refusal(typing.NamedTuple):
 
 def find_refusals(
         host: capacity_report.CapacityReport, request: Request,
-        remaining: capacity.Rows, free_memory_mb: int,
+        remaining: cpu_capacity.Rows, free_memory_mb: int,
         small: memory_pages.SmallPages | None,
 ) -> abc.Iterator[Refusal]:
     """Yield each Refusal of an instance by a host.
@@ -76,7 +76,7 @@ def find_refusals(
     Call this for priority instances, and on a mix host for all instances. The
     low-priority instances of a mix host may also run on its dedicated CPUs. A
     row is a number of vCPUs that a host may sell
-    (:mod:`nova_prio.model.capacity`). Floating CPUs are those where
+    (:mod:`nova_prio.model.cpu_capacity`). Floating CPUs are those where
     low-priority instances may run. A partition is the cgroup of all guests of
     one priority.
 
@@ -96,7 +96,7 @@ def find_refusals(
     if host.mix and request.wants_whole_cores:
         yield Refusal('whole_cores')
     # On a mix host and for high priority, memory is never overcommitted.
-    if ((host.mix or request.priority == capacity.HIGH) and
+    if ((host.mix or request.priority == cpu_capacity.HIGH) and
             request.memory_mb > free_memory_mb):
         available = max(free_memory_mb, 0)
         yield Refusal('memory', (available, request.memory_mb),
@@ -109,7 +109,8 @@ def find_refusals(
             yield Refusal(
                 'small_pages', (available, small.total_mb, needed_mb),
                 needed=needed_mb, available=available)
-    if request.priority == capacity.LOW and request.vcpus > host.floating_cpus:
+    if (request.priority == cpu_capacity.LOW and
+            request.vcpus > host.floating_cpus):
         yield Refusal('too_many_vcpus', needed=request.vcpus,
                       available=host.floating_cpus)
     # The shared vCPUs of the instance; 0 if it has low priority.
@@ -119,11 +120,11 @@ def find_refusals(
     if host.mix and shared > host.shared_cpus:
         yield Refusal('too_many_shared_vcpus', needed=shared,
                       available=host.shared_cpus)
-    for row, needed, available in capacity.find_shortages(
+    for row, needed, available in cpu_capacity.find_shortages(
             request.needed_rows, remaining):
         values: tuple[str | int, ...] = (
             available, getattr(host.sellable, row), needed)
-        if row == capacity.HIGH:
+        if row == cpu_capacity.HIGH:
             # Only the text of this reason has a fourth value.
             values += (_describe_blocked(host),)
         yield Refusal('%s_capacity' % row, values, needed=needed,

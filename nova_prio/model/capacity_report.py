@@ -3,7 +3,7 @@
 """What the nova-compute of a host reports about its CPUs.
 
 All readers use this record. ``nova_prio.objects.host_report`` stores it. Rows
-and mix hosts are explained in :mod:`nova_prio.model.capacity`.
+and mix hosts are explained in :mod:`nova_prio.model.cpu_capacity`.
 
 guest on a stale CPU set
     A guest that still runs on CPUs that a change of the configuration made
@@ -23,7 +23,7 @@ import decimal
 import functools
 import typing
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import low_supply as supply
 from nova_prio.model import memory_pages
 
@@ -55,9 +55,9 @@ class CapacityReport:
     and ``problem`` why it refuses all priority instances: a sentence or ''.
     """
 
-    cpus: capacity.HostCPUs
-    sellable: capacity.Rows
-    used: capacity.Rows
+    cpus: cpu_capacity.HostCPUs
+    sellable: cpu_capacity.Rows
+    used: cpu_capacity.Rows
     vcpus_used: int
     low_by_cell: abc.Mapping[int, int]
     partition_problem: str = ''
@@ -70,8 +70,8 @@ class CapacityReport:
 
     @classmethod
     def from_usage(
-            cls, cpus: capacity.HostCPUs, used: capacity.Rows, vcpus_used: int,
-            low_by_cell: abc.Mapping[int, int],
+            cls, cpus: cpu_capacity.HostCPUs, used: cpu_capacity.Rows,
+            vcpus_used: int, low_by_cell: abc.Mapping[int, int],
             **more: typing.Any) -> CapacityReport:
         """Return a report of a host that sells what its CPUs allow.
 
@@ -99,11 +99,11 @@ class CapacityReport:
         :param problem: sentence for the field ``problem``
         :param vcpus_used: vCPUs of all instances, as Nova counts them
         """
-        no_cpus = capacity.HostCPUs(
+        no_cpus = cpu_capacity.HostCPUs(
             dedicated=frozenset(), shared=frozenset(),
-            ratio=capacity.parse_ratio(1), mix=False)
+            ratio=cpu_capacity.parse_ratio(1), mix=False)
         return cls.from_usage(
-            cpus=no_cpus, used=capacity.Rows(high=0, low=0, ordinary=0),
+            cpus=no_cpus, used=cpu_capacity.Rows(high=0, low=0, ordinary=0),
             vcpus_used=vcpus_used, low_by_cell={}, problem=problem)
 
     @property
@@ -140,20 +140,20 @@ class CapacityReport:
         return self.blocked | self.leased
 
     @property
-    def used_or_blocked(self) -> capacity.Rows:
+    def used_or_blocked(self) -> cpu_capacity.Rows:
         """The vCPUs of each row that are used or blocked."""
         return self.used._replace(high=self.used.high + len(self.blocked))
 
     @functools.cached_property
-    def remaining(self) -> capacity.Rows:
+    def remaining(self) -> cpu_capacity.Rows:
         """The remaining vCPUs of each row."""
-        return capacity.calculate_remaining(
+        return cpu_capacity.calculate_remaining(
             self.sellable, self.used_or_blocked)
 
     @property
-    def left(self) -> capacity.Rows:
+    def left(self) -> cpu_capacity.Rows:
         """The remaining vCPUs of each row that new instances can have."""
-        return capacity.calculate_left(self.sellable, self.used_or_blocked)
+        return cpu_capacity.calculate_left(self.sellable, self.used_or_blocked)
 
 
 def shorten_names(names: abc.Sequence[str]) -> str:

@@ -9,13 +9,13 @@ is exact, but only Nova's databases have the topology.
 
 from collections import abc
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 from nova_prio.model import mixed_cpus
 
 #: Class of the instances without a priority in force.
 ORDINARY = 'ordinary'
-CLASSES = capacity.PRIORITIES + (ORDINARY,)
+CLASSES = cpu_capacity.PRIORITIES + (ORDINARY,)
 
 
 def get_class(extra_specs: abc.Mapping[str, str]) -> str:
@@ -42,15 +42,15 @@ def add_policy(extra_specs: abc.Mapping[str, str]) -> dict[str, str]:
     priority = specs.get(flavor_specs.EXTRA_SPEC)
     # If a flavor requests PCPU alone, Nova pins all vCPUs without a policy.
     requests_pcpu = bool(flavor_specs.select_pinning_requests(specs, 'PCPU'))
-    if priority == capacity.LOW:
+    if priority == cpu_capacity.LOW:
         specs.setdefault(flavor_specs.CPU_POLICY, 'shared')
-    elif priority == capacity.HIGH and not requests_pcpu:
+    elif priority == cpu_capacity.HIGH and not requests_pcpu:
         specs.setdefault(flavor_specs.CPU_POLICY, 'dedicated')
     return specs
 
 
 def get_demand(vcpus: int,
-               extra_specs: abc.Mapping[str, str]) -> capacity.Demand:
+               extra_specs: abc.Mapping[str, str]) -> cpu_capacity.Demand:
     """Return the CPUs that an instance of a flavor needs.
 
     :param vcpus: number of vCPUs of the flavor
@@ -80,7 +80,7 @@ def get_demand(vcpus: int,
     isolated = 0
     if dedicated and extra_specs.get(mixed_cpus.EMULATOR) == 'isolate':
         isolated = 1
-    return capacity.Demand(
+    return cpu_capacity.Demand(
         flavor_specs.get_priority(extra_specs),
         dedicated=dedicated + isolated, shared=vcpus - dedicated)
 

@@ -17,7 +17,7 @@ import typing
 
 from oslo_utils import strutils
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 
 EXTRA_SPEC = 'hw:cpu_priority'
 HINT = 'priority'
@@ -84,9 +84,9 @@ def get_priority(extra_specs: abc.Mapping[str, str]) -> str | None:
         # Without a CPU policy, Nova pins an instance that requests PCPU.
         policy = 'dedicated'
     is_in_force = False
-    if priority == capacity.LOW:
+    if priority == cpu_capacity.LOW:
         is_in_force = policy == 'shared'
-    elif priority == capacity.HIGH:
+    elif priority == cpu_capacity.HIGH:
         is_in_force = policy in ('dedicated', 'mixed')
     return priority if is_in_force else None
 

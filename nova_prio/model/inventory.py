@@ -5,14 +5,14 @@
 If the CPU sets shrink, the inventories must keep just enough capacity for the
 present allocations. Otherwise Placement refuses to move an instance that is
 larger than ``max_unit`` or, up to release 13, that leaves an oversold host.
-Rows and mix hosts are explained in :mod:`nova_prio.model.capacity`.
+Rows and mix hosts are explained in :mod:`nova_prio.model.cpu_capacity`.
 """
 
 import typing
 
 import os_resource_classes as orc
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import usage
 
 #: Resource class -> inventory in the format of Placement.
@@ -20,7 +20,7 @@ Inventories = dict[str, dict[str, typing.Any]]
 
 
 def build_priority_inventories(
-        nova_inventories: Inventories, cpus: capacity.HostCPUs,
+        nova_inventories: Inventories, cpus: cpu_capacity.HostCPUs,
         totals: usage.Totals) -> Inventories:
     """Return the inventories that the driver reports, a new dict.
 
@@ -53,7 +53,7 @@ def build_priority_inventories(
             # be at least what the host may sell, and what it has sold. The
             # number ``low`` limits all vCPUs that are not pinned.
             vcpus_to_admit = max(cpus.sellable.low, totals.vcpu)
-            unreserved = capacity.calculate_placement_units(
+            unreserved = cpu_capacity.calculate_placement_units(
                 cpus.ratio, vcpus_to_admit)
             total = max(len(cpus.shared) + len(cpus.dedicated), unreserved)
             vcpu.update(total=total, reserved=total - unreserved,
@@ -76,12 +76,12 @@ def _calculate_total(inventory: dict[str, typing.Any], used: int) -> int:
     :param inventory: dict, field -> value, of one resource class
     :param used: allocated amount of this resource class
     """
-    units = capacity.calculate_placement_units(
-        capacity.parse_ratio(inventory['allocation_ratio']), used)
+    units = cpu_capacity.calculate_placement_units(
+        cpu_capacity.parse_ratio(inventory['allocation_ratio']), used)
     return max(inventory['total'], units + inventory['reserved'])
 
 
-def build_cpu_inventories(cpus: capacity.HostCPUs,
+def build_cpu_inventories(cpus: cpu_capacity.HostCPUs,
                           present: Inventories) -> Inventories:
     """Return the CPU inventories that Nova's driver reports, a new dict.
 

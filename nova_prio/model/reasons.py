@@ -3,8 +3,8 @@
 """The reasons for which a host refuses an instance.
 
 Rows, floating CPUs and mix hosts are explained in
-:mod:`nova_prio.model.capacity`, guests on stale CPU sets, orphan guests and
-partitions in :mod:`nova_prio.model.capacity_report`.
+:mod:`nova_prio.model.cpu_capacity`, guests on stale CPU sets, orphan guests
+and partitions in :mod:`nova_prio.model.capacity_report`.
 
 The build of doc/source/admin/refusals.rst lists the reasons of each dict.
 """

@@ -10,13 +10,13 @@ import collections
 from collections import abc
 import typing
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 
 
 class Usage(typing.NamedTuple):
     """The usage of one instance on a host."""
 
-    demand: capacity.Demand
+    demand: cpu_capacity.Demand
     #: NUMA cell of the host -> floating vCPUs; empty without NUMA topology.
     shared_by_cell: abc.Mapping[int, int]
     #: Amounts in Placement, which the flavor may set with ``resources:``.
@@ -28,14 +28,14 @@ class Usage(typing.NamedTuple):
     memory_by_cell: abc.Mapping[tuple[int, int | None], int]
 
     @property
-    def amounts(self) -> tuple[capacity.Demand, int, int, int]:
+    def amounts(self) -> tuple[cpu_capacity.Demand, int, int, int]:
         """All but the NUMA cells, which a move may change."""
         return self.demand, self.vcpu, self.memory_mb, self.ram_mb
 
     @property
     def is_low(self) -> bool:
         """Whether the instance has low priority."""
-        return self.demand.priority == capacity.LOW
+        return self.demand.priority == cpu_capacity.LOW
 
 
 class Totals:
@@ -84,12 +84,12 @@ def find_users(usages: abc.Iterable[tuple[str, Usage]],
 
     :param usages: (UUID of an instance, its Usage); an instance that is
         resized on the host has two
-    :param rows: names of rows, fields of ``capacity.Rows``
+    :param rows: names of rows, fields of ``cpu_capacity.Rows``
     :returns: dict, (UUID, name of the row) -> vCPUs, without zeros
     """
     users: collections.Counter[tuple[str, str]] = collections.Counter()
     for uuid, used in usages:
-        needed = capacity.calculate_needed_rows(used.demand)
+        needed = cpu_capacity.calculate_needed_rows(used.demand)
         for name in rows:
             users[uuid, name] += getattr(needed, name)
     # The plus sign leaves out what is 0.

@@ -2,7 +2,7 @@
 
 """The stored form of the report of a nova-compute about its CPUs.
 
-The rows are explained in :mod:`nova_prio.model.capacity`.
+The rows are explained in :mod:`nova_prio.model.cpu_capacity`.
 """
 
 import functools
@@ -14,8 +14,8 @@ from oslo_versionedobjects import base
 from oslo_versionedobjects import exception as ovo_exception
 from oslo_versionedobjects import fields
 
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.model import low_supply
 from nova_prio.model import memory_pages
 
@@ -132,10 +132,10 @@ class HostReport(base.VersionedObject):
         # The vCPUs of low-priority instances on each NUMA cell of the host.
         low_by_cell = {int(cell): vcpus
                        for cell, vcpus in self.low_by_cell.items()}
-        sellable = capacity.Rows(
+        sellable = cpu_capacity.Rows(
             high=self.high_sellable, low=self.low_sellable,
             ordinary=self.ordinary_sellable)
-        used = capacity.Rows(
+        used = cpu_capacity.Rows(
             high=self.high_used, low=self.low_used,
             ordinary=self.ordinary_used)
         small = None
@@ -204,13 +204,13 @@ class HostReport(base.VersionedObject):
 
 @functools.lru_cache(maxsize=64)
 def _make_cpus(dedicated, shared, ratio, mix):
-    """Return the ``capacity.HostCPUs``, the same object for equal hosts.
+    """Return the ``cpu_capacity.HostCPUs``, the same object for equal hosts.
 
     :param dedicated: set of CPUs as text, such as '0-7'
     :param shared: set of CPUs as text
     :param ratio: exact decimal as text
     :param mix: whether the host has ``cpu_priority_mix_enable``
     """
-    return capacity.HostCPUs(
+    return cpu_capacity.HostCPUs(
         dedicated=parse_cpu_set(dedicated), shared=parse_cpu_set(shared),
-        ratio=capacity.parse_ratio(ratio), mix=mix)
+        ratio=cpu_capacity.parse_ratio(ratio), mix=mix)

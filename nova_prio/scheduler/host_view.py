@@ -8,7 +8,7 @@ as a ``capacity_report.CapacityReport`` in the stats of the compute node.
 
 import functools
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.objects import host_report
 from nova_prio.virt import numa
 
@@ -41,7 +41,7 @@ def _read_report(text):
 
 
 def get_remaining(host_state, report, request):
-    """Return the remaining capacity for a request, ``capacity.Rows``.
+    """Return the remaining capacity for a request, ``cpu_capacity.Rows``.
 
     Rows are three numbers of vCPUs, one for each limit of a host: for pinned
     vCPUs, for shared vCPUs, and for the shared vCPUs without low priority.
@@ -62,9 +62,9 @@ def get_remaining(host_state, report, request):
     placed_instances = new_vcpus // request.vcpus
     if placed_instances <= 0:
         return report.remaining
-    used = capacity.add_rows(
+    used = cpu_capacity.add_rows(
         report.used_or_blocked, request.needed_rows, times=placed_instances)
-    return capacity.calculate_remaining(report.sellable, used)
+    return cpu_capacity.calculate_remaining(report.sellable, used)
 
 
 def get_small_pages(host_state, report):

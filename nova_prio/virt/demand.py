@@ -16,7 +16,7 @@ from nova.virt import hardware
 import os_resource_classes as orc
 
 from nova_prio.model import admission
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_cpus
 from nova_prio.model import flavor_specs
 from nova_prio.model import leases
@@ -46,7 +46,7 @@ class ResourceRequest(admission.Request):
         demand = get_demand(flavor, numa_topology)
         return cls(
             demand=demand, priority=demand.priority,
-            needed_rows=capacity.calculate_needed_rows(demand),
+            needed_rows=cpu_capacity.calculate_needed_rows(demand),
             vcpus=flavor.vcpus, memory_mb=flavor.memory_mb,
             memory_parts=get_memory_parts(flavor, numa_topology),
             wants_whole_cores=needs_whole_cores(flavor, numa_topology), **more)
@@ -61,7 +61,7 @@ def get_priority(instance):
 
 
 def get_demand(flavor, numa_topology):
-    """Return the ``capacity.Demand`` of an instance: its numbers of CPUs.
+    """Return the ``cpu_capacity.Demand`` of an instance: its numbers of CPUs.
 
     Without a NUMA topology, shared vCPUs may run on any shared CPU. Dedicated
     vCPUs have a topology, except at the end of a move, when Nova has dropped
@@ -74,7 +74,7 @@ def get_demand(flavor, numa_topology):
     shared = sum(len(cell.cpuset) for cell in numa_topology.cells)
     if numa_topology.emulator_threads_isolated:
         dedicated += 1
-    return capacity.Demand(
+    return cpu_capacity.Demand(
         priority=flavor_specs.get_priority(flavor.extra_specs),
         dedicated=dedicated, shared=shared)
 
@@ -179,13 +179,13 @@ def find_floating_cpus(instance, cpus, cells):
     instance.
 
     :param instance: nova.objects.Instance
-    :param cpus: ``capacity.HostCPUs`` of its host. Its ``floating`` CPUs are
-        those of low-priority instances.
+    :param cpus: ``cpu_capacity.HostCPUs`` of its host. Its ``floating`` CPUs
+        are those of low-priority instances.
     :param cells: list of the nova.objects.NUMACell of its host
     :returns: frozenset of CPU numbers
     """
     allowed = cpus.shared
-    if get_priority(instance) == capacity.LOW:
+    if get_priority(instance) == cpu_capacity.LOW:
         allowed = cpus.floating
     topology = instance.numa_topology
     if topology is None:

@@ -8,7 +8,7 @@ not exceed the shared CPUs times the ratio. The topologies that this module
 returns make Nova count the remaining capacity of the class. No function writes
 to its arguments.
 
-:mod:`nova_prio.model.capacity` explains mix hosts and rows.
+:mod:`nova_prio.model.cpu_capacity` explains mix hosts and rows.
 """
 
 import copy
@@ -17,7 +17,7 @@ from nova import objects
 from nova.virt import hardware
 from oslo_utils import units
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import leases
 from nova_prio.model import memory_pages
 
@@ -36,7 +36,7 @@ def limit_to_class(host_topology, report, demand):
 
     :param host_topology: nova.objects.NUMATopology of a host with our driver
     :param report: ``capacity_report.CapacityReport`` of the host
-    :param demand: ``capacity.Demand`` of the instance
+    :param demand: ``cpu_capacity.Demand`` of the instance
     :returns: nova.objects.NUMATopology, the same one if nothing changes
     """
     if report.mix and demand.shared > 0:
@@ -222,7 +222,7 @@ def _limit_cell(cell, report, priority):
     :param report: ``capacity_report.CapacityReport`` of the host
     :param priority: of the instance, 'high', 'low' or None
     """
-    cpus = capacity.HostCPUs(
+    cpus = cpu_capacity.HostCPUs(
         dedicated=frozenset(cell.pcpuset), shared=frozenset(cell.cpuset),
         ratio=report.ratio, mix=True)
     # The vCPUs of low-priority instances on this cell. The rest of cpu_usage
@@ -232,10 +232,10 @@ def _limit_cell(cell, report, priority):
     # The remaining shared vCPUs of this cell: ``low`` for a low-priority
     # instance, ``ordinary`` for any other. Dedicated vCPUs do not matter here:
     # assume 0.
-    left = capacity.calculate_left(
-        cpus.sellable, capacity.calculate_used(
+    left = cpu_capacity.calculate_left(
+        cpus.sellable, cpu_capacity.calculate_used(
             0, low_vcpus, max(cell.cpu_usage - low_vcpus, 0)))
-    if priority == capacity.LOW:
+    if priority == cpu_capacity.LOW:
         usable, free_vcpus = cpus.floating, left.low
     else:
         usable, free_vcpus = cpus.shared, left.ordinary

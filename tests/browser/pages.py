@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from nova_prio.admin.page import content
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = pathlib.Path(sys.executable).with_name('nova-prio')
@@ -47,10 +47,10 @@ def make_host(number, cpus=12):
         *(_make_guest('batch', number, index, 'low',
                       floating=dedicated | shared) for index in range(lows)),
         _make_guest('web', number, 0, 'ordinary', floating=shared)]
-    sellable = capacity.calculate_sellable(
-        len(dedicated), len(shared), capacity.parse_ratio(2), mix=True)
-    used = capacity.calculate_used(4 * highs, 4 * lows, 2)
-    remaining = capacity.calculate_remaining(sellable, used)
+    sellable = cpu_capacity.calculate_sellable(
+        len(dedicated), len(shared), cpu_capacity.parse_ratio(2), mix=True)
+    used = cpu_capacity.calculate_used(4 * highs, 4 * lows, 2)
+    remaining = cpu_capacity.calculate_remaining(sellable, used)
     return content.HostSection(
         name='compute-%d' % number,
         aggregates=['priority', 'rack-%d' % (number % 10)],

@@ -7,7 +7,7 @@ import logging
 import fixtures
 
 from nova_prio.compute import oversold_warnings
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from tests.functional import base
 
 FLAVORS = {
@@ -72,10 +72,11 @@ class FullHost(base.FunctionalTest):
     def _assert_oversold(self, said, sellable):
         """Assert a warning for each floating guest, and no admission."""
         report = self.report('mix1')
+        remaining = cpu_capacity.calculate_remaining(
+            report.sellable, report.used)
         self.assertEqual(
             (sellable, 16, 0),
-            (report.sellable.low, report.used.low,
-             capacity.calculate_remaining(report.sellable, report.used).low))
+            (report.sellable.low, report.used.low, remaining.low))
         for name, server in self.servers.items():
             self.assertEqual(
                 name in FLOATING,

@@ -16,7 +16,7 @@ from prometheus_client import parser
 from nova_prio.admin.audit import finding
 from nova_prio.admin.explain import judge
 from nova_prio.admin import metrics
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import low_supply
 from nova_prio.objects import host_report
 from nova_prio.placement import allocations
@@ -87,7 +87,7 @@ class Metrics(base.FunctionalTest):
         states = {'sold': 'Sold', 'sellable': 'Sellable', 'remaining': 'Left'}
         self.assertEqual(
             {(row['Host'], name, state): row['%s %s' % (name.title(), column)]
-             for row in rows for name in capacity.Rows._fields
+             for row in rows for name in cpu_capacity.Rows._fields
              for state, column in states.items()}, found['nova_prio_cpus'])
         self.assertEqual(12, found['nova_prio_cpus']['mix1', 'low', 'sold'])
         self.assertEqual({('mix1',): 6}, found['nova_prio_low_supply_cpus'])

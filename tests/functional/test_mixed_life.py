@@ -11,13 +11,13 @@ from nova.tests.functional.api import client
 from oslo_limit import fixture as limit_fixture
 from oslo_serialization import jsonutils
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from tests.functional import test_mixed_numbers as mixed
 from tests.functional import test_requests
 
 HIGH = mixed.HIGH
 LOW = mixed.LOW
-FULL = {row: row + '_capacity' for row in capacity.Rows._fields}
+FULL = {row: row + '_capacity' for row in cpu_capacity.Rows._fields}
 
 #: Name of a flavor -> (vCPUs, extra specs, layout of the guest, (PCPU, VCPU)).
 FLAVORS = {

@@ -4,7 +4,7 @@
 
 from nova.tests.fixtures import libvirt as fakelibvirt
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from tests.functional import base
 
 #: Name of a flavor -> (vCPUs, extra specs, allocated VCPU and PCPU).
@@ -100,7 +100,7 @@ class MovingAway(base.FunctionalTest):
         """
         self.assertEqual((sellable, 56), self._low_row())
         report = self.report('mix1')
-        room = capacity.calculate_remaining(report.sellable, report.used)
+        room = cpu_capacity.calculate_remaining(report.sellable, report.used)
         self.assertEqual(0, room.low)
         for priority in refused:
             extra_specs = {'hw:cpu_priority': priority} if priority else {}

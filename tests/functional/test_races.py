@@ -13,7 +13,7 @@ import fixtures
 from nova.scheduler import host_manager
 from nova.tests import fixtures as nova_fixtures
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from tests.functional import base
 
 
@@ -40,7 +40,7 @@ FLAVORS = {
 }
 DEDICATED = {0, 1, 2, 3, 6, 7, 8, 9}
 #: 8 dedicated and 4 shared CPUs at 1.5: 4 * 1.5 = 6, and 6 + 8 * 0.5 = 10.
-SELLABLE = capacity.Rows(high=8, low=10, ordinary=6)
+SELLABLE = cpu_capacity.Rows(high=8, low=10, ordinary=6)
 
 
 def flavor_of(server):
@@ -207,7 +207,7 @@ class Races(base.FunctionalTest):
             pins = [cpu for server in on_host for cpu in self.pins(server)]
             flavors = [flavor_of(server) for server in on_host]
             ordinary = sum(flavor.ordinary for flavor in flavors)
-            used = capacity.Rows(
+            used = cpu_capacity.Rows(
                 sum(flavor.dedicated for flavor in flavors),
                 sum(flavor.low for flavor in flavors) + ordinary, ordinary)
             self.assertEqual(used.high, len(pins), host)

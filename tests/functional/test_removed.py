@@ -14,7 +14,7 @@ from nova.tests.functional.api import client
 
 from nova_prio.api import compute_api
 from nova_prio.compute import resource_tracker
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 from nova_prio.scheduler import request_filter as prio_request_filter
 from nova_prio.virt import demand
@@ -94,7 +94,7 @@ class Removed(base.FunctionalTest):
         def fail(*args, **kwargs):
             raise AssertionError('nova_prio is asked: %s %s' % (args, kwargs))
 
-        for module in (capacity, demand, flavor_specs):
+        for module in (cpu_capacity, demand, flavor_specs):
             for name, value in inspect.getmembers(
                     module, inspect.isfunction):
                 if value.__module__ == module.__name__:

@@ -15,7 +15,7 @@ from nova.virt import hardware
 from oslo_serialization import jsonutils
 from oslo_utils.fixture import uuidsentinel as uuids
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.objects import host_report
 from nova_prio.scheduler import failures
 from nova_prio.scheduler.filters import priority_filter
@@ -51,7 +51,7 @@ REALTIME = hw(cpu_realtime='true', cpu_realtime_mask='^0')
 NOT_OFFERED = 'not offered'
 UNFIT = 'numa_topology'
 WHOLE_CORES = 'whole_cores'
-FULL = {row: row + '_capacity' for row in capacity.Rows._fields}
+FULL = {row: row + '_capacity' for row in cpu_capacity.Rows._fields}
 
 #: The hosts have two NUMA cells. The names of CPU sets are dedicated, shared
 #: and all, of one cell or of both.

@@ -2,7 +2,7 @@
 
 """The worked example of the co-location design, on a stock Nova."""
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from tests.functional import base
 
 
@@ -51,12 +51,12 @@ class SeedExample(base.FunctionalTest):
                 'mix1', 'usages').items() if key.endswith('CPU')})
 
         report = self.report('mix1')
-        self.assertEqual(capacity.Rows(8, 16, 8), report.sellable)
-        self.assertEqual(capacity.Rows(8, 16, 0), report.used)
+        self.assertEqual(cpu_capacity.Rows(8, 16, 8), report.sellable)
+        self.assertEqual(cpu_capacity.Rows(8, 16, 0), report.used)
 
         for server in highs + lows:
             self._delete_server(server)
-        self.assertEqual(capacity.Rows(0, 0, 0), self.report('mix1').used)
+        self.assertEqual(cpu_capacity.Rows(0, 0, 0), self.report('mix1').used)
         self.assertEqual(0, self.resources('mix1', 'usages')['VCPU'])
 
     def test_multi_create_beyond_capacity_is_refused(self):
@@ -126,6 +126,6 @@ class SeedExample(base.FunctionalTest):
         self.boot(self.low)
         self.boot(self.plain)
         counted = self.report('mix1')
-        self.assertEqual(capacity.Rows(4, 8, 4), counted.used)
+        self.assertEqual(cpu_capacity.Rows(4, 8, 4), counted.used)
         self.update_host('mix1')
         self.assertEqual(counted, self.report('mix1'))

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy
 
 from nova_prio.model import aggregate_metadata
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -40,7 +40,8 @@ def test_schema_of_glance_accepts_the_file(path):
 
 def test_keys_and_values_are_those_of_the_package():
     keys = read_keys()
-    assert list(capacity.PRIORITIES) == keys[flavor_specs.EXTRA_SPEC]['enum']
+    assert (list(cpu_capacity.PRIORITIES) ==
+            keys[flavor_specs.EXTRA_SPEC]['enum'])
     # The key "priority" has the same meaning as "priority_mix", and clouds
     # use it for other purposes.
     assert keys.keys() == {

@@ -70,7 +70,7 @@ class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
         """Prepare the cloud.
 
         :param host: ``daemon.Host``
-        :param cpus: ``capacity.HostCPUs`` of the host
+        :param cpus: ``cpu_capacity.HostCPUs`` of the host
         """
         super().__init__('_clear_attrs')
         self.host = host

@@ -12,7 +12,7 @@ import nova_prio_scenario.cloud  # noqa: F401,I100
 import libvirt
 import pytest
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from tests.libvirt import boot_sector
 from tests.libvirt import daemon
 from tests.libvirt import guests
@@ -22,7 +22,7 @@ from tests.libvirt import guests
 def cpus():
     """The HostCPUs of this machine: one shared and one dedicated CPU."""
     shared, dedicated, *_ = sorted(os.sched_getaffinity(0))
-    return capacity.HostCPUs(
+    return cpu_capacity.HostCPUs(
         dedicated=frozenset([dedicated]), shared=frozenset([shared]),
         ratio=decimal.Decimal(4), mix=True)
 

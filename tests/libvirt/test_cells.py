@@ -8,7 +8,7 @@ from lxml import etree
 from nova.virt import hardware
 import pytest
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from tests.libvirt import cells
 from tests.libvirt import guests
 from tests.libvirt import two_hosts
@@ -34,7 +34,7 @@ def cloud():
         cpus_of = {}
         for host in mix1, mix2:
             host.prepare()
-            cpus_of[host] = capacity.HostCPUs(
+            cpus_of[host] = cpu_capacity.HostCPUs(
                 *sets, ratio=decimal.Decimal(4), mix=True)
             sets.reverse()
         with two_hosts.TwoHosts.running(cpus_of) as found:

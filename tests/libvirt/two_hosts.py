@@ -79,7 +79,7 @@ class TwoHosts(cloud.RealCloud):
     def __init__(self, cpus_of):
         """Prepare the cloud.
 
-        :param cpus_of: dict, Host -> ``capacity.HostCPUs``
+        :param cpus_of: dict, Host -> ``cpu_capacity.HostCPUs``
         """
         super().__init__(*next(iter(cpus_of.items())))
         self.hosts = {host.name: host for host in cpus_of}

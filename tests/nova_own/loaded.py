@@ -35,7 +35,7 @@ from nova_prio.compat import interfaces
 from nova_prio.compute import claims
 from nova_prio.compute import priority_host
 from nova_prio.compute import resource_tracker
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.scheduler.filters import priority_filter
 from nova_prio.virt.libvirt import driver
 from tests.nova_own import selection
@@ -49,7 +49,7 @@ PRIORITY_WEIGHERS = 'nova_prio.scheduler.weights.all_weighers'
 # nova_prio refuses to start without a weigher of Nova.
 WEIGHER_WITHOUT_EFFECT = 'nova.scheduler.weights.io_ops.IoOpsWeigher'
 #: The CPUs of a host without dedicated CPUs.
-NO_CPUS = capacity.HostCPUs(
+NO_CPUS = cpu_capacity.HostCPUs(
     dedicated=frozenset(), shared=frozenset(range(4)),
     ratio=decimal.Decimal(1), mix=False)
 

@@ -10,14 +10,14 @@ from nova.scheduler import host_manager
 from nova.virt import hardware
 from oslo_utils.fixture import uuidsentinel as uuids
 
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.objects import host_report
 
 objects.register_all()
 
-CPUS = capacity.HostCPUs(frozenset(range(8)), frozenset(range(8, 12)),
-                         capacity.parse_ratio('2.0'), mix=True)
+CPUS = cpu_capacity.HostCPUs(frozenset(range(8)), frozenset(range(8, 12)),
+                             cpu_capacity.parse_ratio('2.0'), mix=True)
 
 
 def flavor(vcpus=4, **extra_specs):
@@ -90,8 +90,9 @@ def host_state(cpus=CPUS, pinned=(), low=0, ordinary=0, stats=None,
     used = len(pinned) + low + ordinary
     if stats is None:
         report = capacity_report.CapacityReport.from_usage(
-            cpus, capacity.calculate_used(len(pinned), low, ordinary), used,
-            dict(low_by_cell), small_pages=small_pages, low_supply=low_supply)
+            cpus, cpu_capacity.calculate_used(len(pinned), low, ordinary),
+            used, dict(low_by_cell), small_pages=small_pages,
+            low_supply=low_supply)
         text = host_report.HostReport.to_stats(report)
         stats = {host_report.STATS_KEY: text}
     node = objects.ComputeNode(

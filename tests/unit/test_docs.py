@@ -23,7 +23,7 @@ from nova_prio.compute import claims
 from nova_prio.compute import priority_host
 import nova_prio.conf
 from nova_prio.model import admission
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import reasons
 from nova_prio import policies
 from nova_prio.scheduler.filters import priority_filter
@@ -134,7 +134,7 @@ def test_each_reason_of_a_refusal_is_explained():
                for reason in re.findall(
                    r"Refusal\(\s*'([\w%]+)'", inspect.getsource(module))}
     used = {reason % row if '%' in reason else reason
-            for reason in written for row in capacity.Rows._fields}
+            for reason in written for row in cpu_capacity.Rows._fields}
     explained = {}
     for name in re.findall(r'^\.\. refusals:: (\w+)$',
                            (pages.ADMIN / 'refusals.rst').read_text(), re.M):
@@ -170,6 +170,6 @@ def test_answers_of_the_api_are_quoted(asked, capsys):
 
 
 def test_the_answer_of_a_policy_is_quoted():
-    rule = policies.get_hint_rule(capacity.HIGH)
+    rule = policies.get_hint_rule(cpu_capacity.HIGH)
     assert '   %s\n' % exception.PolicyNotAuthorized(action=rule) in (
         PRIORITY.read_text())

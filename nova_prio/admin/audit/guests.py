@@ -18,7 +18,7 @@ from oslo_utils import importutils
 
 from nova_prio.admin.audit import finding
 from nova_prio.compat import contract
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 from nova_prio.virt.libvirt import config_checks
 from nova_prio.virt.libvirt import guest_xml
@@ -42,7 +42,7 @@ class GuestHost(typing.NamedTuple):
     low-priority guests.
     """
 
-    cpus: capacity.HostCPUs
+    cpus: cpu_capacity.HostCPUs
     cells: list[frozenset[int]]
     low_emulator: frozenset[int]
 
@@ -63,8 +63,8 @@ class GuestHost(typing.NamedTuple):
             cells.append(frozenset(cpus))
         # The checks of guests need no allocation ratio, so any value will do.
         # With mix, low-priority guests also float on the dedicated CPUs.
-        host_cpus = capacity.HostCPUs(
-            dedicated, shared, ratio=capacity.parse_ratio(1),
+        host_cpus = cpu_capacity.HostCPUs(
+            dedicated, shared, ratio=cpu_capacity.parse_ratio(1),
             mix=conf.cpu_priority_mix_enable)
         # The emulator and I/O threads of low-priority guests run on the CPUs
         # of the option low_emulator_set, if it is set.
@@ -196,7 +196,7 @@ def _check_cpus(host: GuestHost, guest: guest_xml.Guest,
         if not host.is_pinned(cpus):
             expected = _get_expected_cpus(host, guest, cpus, priority)
             floating.append((cpus, expected))
-    if priority == capacity.LOW:
+    if priority == cpu_capacity.LOW:
         # These threads may run on the CPUs of ``low_emulator``, a set. It may
         # have been smaller when the guest started, so that some are enough.
         for cpus in guest.threads:
@@ -225,7 +225,7 @@ def _get_expected_cpus(
     :param cpus: present CPUs of the vCPU, None for all CPUs
     :param priority: 'high', 'low', or None for an ordinary guest
     """
-    if priority != capacity.LOW:
+    if priority != cpu_capacity.LOW:
         return _select_allowed(cpus, host.cpus.shared)
     if cpus is None or not guest.has_cells:
         return host.cpus.floating

@@ -18,7 +18,7 @@ import os_resource_classes as orc
 
 from nova_prio.admin.audit import providers
 from nova_prio.admin import host_inventory
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import traits as prio_traits
 from nova_prio.model import usage
 from nova_prio.placement import allocations
@@ -105,7 +105,7 @@ class HostView(host_inventory.HostRecord):
         return classes
 
     @functools.cached_property
-    def demands(self) -> list[capacity.Demand]:
+    def demands(self) -> list[cpu_capacity.Demand]:
         """The priority and the vCPUs of each of the ``instances``."""
         return [demand.get_demand(instance.flavor, instance.numa_topology)
                 for instance in self.instances]
@@ -118,14 +118,14 @@ class HostView(host_inventory.HostRecord):
             for instance in self.instances)
 
     @property
-    def used_rows(self) -> capacity.Rows:
+    def used_rows(self) -> cpu_capacity.Rows:
         """The Rows that the ``instances`` use.
 
         Rows are three numbers of vCPUs: pinned ones, all others, and the
         others without low priority.
         """
         # The sums in ``usage`` are without the pinned vCPUs.
-        return capacity.calculate_used(
+        return cpu_capacity.calculate_used(
             sum(each.dedicated for each in self.demands),
             self.usage.low_shared, self.usage.ordinary_shared)
 

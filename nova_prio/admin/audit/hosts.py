@@ -14,8 +14,8 @@ import os_resource_classes as orc
 from nova_prio.admin.audit import finding
 from nova_prio.admin.audit import host_view
 from nova_prio.admin.audit import repairs
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.model import inventory
 from nova_prio.model import traits as prio_traits
 from nova_prio.virt import demand
@@ -34,7 +34,7 @@ def check(view: host_view.HostView) -> finding.Findings:
 
     The report, which nova-compute writes, has the sold and the sellable vCPUs
     of each row. A row is a number of vCPUs that the host may sell, see
-    :mod:`nova_prio.model.capacity`. A host of another driver has neither a
+    :mod:`nova_prio.model.cpu_capacity`. A host of another driver has neither a
     report nor a problem. ``compute`` of a finding is what the report has.
     """
     # The problem tells why the report cannot be read.
@@ -52,7 +52,7 @@ def check(view: host_view.HostView) -> finding.Findings:
         yield from _check_inventories(view, report)
         yield from _check_report(view, report)
     oversold = []
-    for row in capacity.find_oversold_rows(report.sellable, report.used):
+    for row in cpu_capacity.find_oversold_rows(report.sellable, report.used):
         oversold.append('%s: %d of %d sold' % (
             row, getattr(report.used, row), getattr(report.sellable, row)))
     # The memory outside of huge pages, None unless it is a limit of its own.
@@ -155,7 +155,7 @@ def _build_expected_inventories(
     ratio: typing.Any = view.inventories.get(orc.VCPU, {}).get(
         'allocation_ratio', report.ratio)
     cpus = dataclasses.replace(
-        report.cpus, ratio=capacity.parse_ratio(ratio))
+        report.cpus, ratio=cpu_capacity.parse_ratio(ratio))
     of_nova = inventory.build_cpu_inventories(cpus, view.inventories)
     # Mix is the option cpu_priority_mix_enable. With it, this package keeps
     # the host from overcommitting memory: pass the inventory of memory, whose
@@ -188,7 +188,7 @@ def _check_report(
     placement = ''
     # A host without shared CPUs has no VCPU inventory and needs no ratio.
     ratio = view.inventories.get(orc.VCPU, {}).get('allocation_ratio')
-    if ratio is not None and capacity.parse_ratio(ratio) != report.ratio:
+    if ratio is not None and cpu_capacity.parse_ratio(ratio) != report.ratio:
         placement = 'ratio=%s' % ratio
         present['ratio'] = str(report.ratio)
     if used != report.used or placement:

@@ -12,7 +12,7 @@ from nova.scheduler.weights import compute as weights_compute
 import os_resource_classes as orc
 
 from nova_prio.model import admission
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import memory_pages
 from nova_prio.scheduler.filters import priority_filter
 from nova_prio.scheduler import host_view
@@ -30,9 +30,9 @@ SCHEDULER, COMPUTE, PASSES = 'nova-scheduler', 'nova-compute', 'passes'
 PRIORITY_FILTER = 'PriorityFilter'
 
 #: What the planner of moves can free: rows, small pages and resource classes.
-#: ``nova_prio.model.capacity`` explains rows, numbers of vCPUs that a host may
-#: sell, and ``nova_prio.model.memory_pages`` explains small pages.
-MOVABLE = {row + ' row' for row in capacity.Rows._fields}.union(
+#: ``nova_prio.model.cpu_capacity`` explains rows, numbers of vCPUs that a host
+#: may sell, and ``nova_prio.model.memory_pages`` explains small pages.
+MOVABLE = {row + ' row' for row in cpu_capacity.Rows._fields}.union(
     [memory_pages.RESOURCE, orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB])
 
 # Reason of PriorityFilter that is a shortage -> what is missing.

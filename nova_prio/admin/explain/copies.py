@@ -21,7 +21,7 @@ from nova.virt import hardware
 
 from nova_prio.admin.explain import answers
 from nova_prio.admin.explain import candidates
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import provider_rows
 from nova_prio.objects import host_report
 from nova_prio.placement import allocations
@@ -268,10 +268,10 @@ def _add_to_report(state: host_manager.HostState, flavor: objects.Flavor,
     needed = demand.ResourceRequest.from_flavor(flavor, topology)
     # NUMA cell of the host -> vCPUs of the low-priority instances on it.
     low_by_cell = collections.Counter(report.low_by_cell)
-    if needed.priority == capacity.LOW:
+    if needed.priority == cpu_capacity.LOW:
         for cell, vcpus in demand.count_shared_by_cell(topology).items():
             low_by_cell[cell] += times * vcpus
-    used = capacity.add_rows(report.used, needed.needed_rows, times)
+    used = cpu_capacity.add_rows(report.used, needed.needed_rows, times)
     changed = dataclasses.replace(
         report, low_by_cell=low_by_cell, used=used,
         vcpus_used=report.vcpus_used + times * flavor.vcpus)

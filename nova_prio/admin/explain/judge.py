@@ -27,7 +27,7 @@ from nova_prio.admin.explain import candidates
 from nova_prio.admin.explain import hosts as explain_hosts
 from nova_prio.admin import host_inventory
 from nova_prio.compat import hooks
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import reasons
 from nova_prio.placement import allocations
 from nova_prio.scheduler import config_checks
@@ -142,7 +142,7 @@ class Judge:
         ordered = []
         for each in weighed:
             answer = decision.get_answer(each.obj.uuid)
-            if request.priority == capacity.LOW:
+            if request.priority == cpu_capacity.LOW:
                 answer.low_supply = low_supply_weigher.get_supply_per_vcpu(
                     each.obj, request)
             # The largest weight comes first; the name decides a tie.

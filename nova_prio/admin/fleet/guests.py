@@ -15,7 +15,7 @@ from nova.objects import fields
 import os_resource_classes as orc
 
 from nova_prio.admin.fleet import hosts as fleet_hosts
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import resources
@@ -186,7 +186,7 @@ def _make_cells(flavor: objects.Flavor,
         # Nova reserves the CPU of isolated emulator threads in the first cell.
         if number == 0 and topology.emulator_threads_isolated:
             dedicated += 1
-        needed = capacity.Demand(
+        needed = cpu_capacity.Demand(
             priority, dedicated=dedicated, shared=len(cell.cpuset))
-        rows = capacity.calculate_needed_rows(needed)
+        rows = cpu_capacity.calculate_needed_rows(needed)
         yield resources.GuestCell(rows, cell.memory)

@@ -13,8 +13,8 @@ from nova import objects
 
 from nova_prio.admin import host_inventory
 from nova_prio.model import aggregate_metadata
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import resources
 from nova_prio.virt import demand
@@ -112,7 +112,7 @@ def _calculate_overcommit(total: int, reserved: int, ratio: float) -> int:
     # counted, and the amount is negative.
     reserved = max(reserved, 0)
     # As a decimal number, 1.1 is exactly 11/10.
-    exact_ratio = capacity.parse_ratio(ratio)
+    exact_ratio = cpu_capacity.parse_ratio(ratio)
     return math.floor((total - reserved) * (exact_ratio - 1))
 
 
@@ -134,9 +134,9 @@ def _make_report(host: host_inventory.HostRecord,
         shared |= cell.cpuset
     if not host.cells:
         shared.update(range(node.vcpus))
-    cpus = capacity.HostCPUs(
+    cpus = cpu_capacity.HostCPUs(
         dedicated=frozenset(dedicated), shared=frozenset(shared), mix=False,
-        ratio=capacity.parse_ratio(node.cpu_allocation_ratio))
+        ratio=cpu_capacity.parse_ratio(node.cpu_allocation_ratio))
     # Nova counts pinned and shared vCPUs in one number, ``vcpus_used``. An
     # instance needs three numbers of vCPUs, the rows. The low row counts its
     # vCPUs that are not pinned, whatever its priority; the others are pinned.
@@ -145,7 +145,7 @@ def _make_report(host: host_inventory.HostRecord,
     pinned_cpus = demand.get_host_pins(node.numa_topology)
     # Take no instance for one with low priority: the host takes no priority
     # instance, so the difference does not matter.
-    used = capacity.calculate_used(
+    used = cpu_capacity.calculate_used(
         dedicated=len(pinned_cpus), low_shared=0,
         other_shared=node.vcpus_used - pinned)
     problem = 'The host has no compute driver for priority instances.'
@@ -172,14 +172,14 @@ def _make_cell(cell: objects.NUMACell, report: capacity_report.CapacityReport,
     # may be only in the report, so the difference may be negative.
     low_shared = report.low_by_cell.get(cell.id, 0)
     other_shared = max(cell.cpu_usage - low_shared, 0)
-    used = capacity.calculate_used(
+    used = cpu_capacity.calculate_used(
         dedicated=len(pinned), low_shared=low_shared,
         other_shared=other_shared)
     # Nova reserves memory of a host, but none of a NUMA cell.
     overcommit_mb = _calculate_overcommit(
         cell.memory, reserved=0, ratio=memory_ratio)
     return resources.Cell(
-        cpus=capacity.HostCPUs(
+        cpus=cpu_capacity.HostCPUs(
             dedicated=frozenset(cell.pcpuset), shared=frozenset(cell.cpuset),
             ratio=report.ratio, mix=report.mix),
         used=used, free_memory_mb=cell.memory - cell.memory_usage,

@@ -15,7 +15,7 @@ from oslo_config import cfg
 from nova_prio.admin.audit import guests as audit_guests
 from nova_prio.admin.audit import host_view
 from nova_prio.admin.host import plan_format
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 from nova_prio.virt import demand
 from nova_prio.virt.libvirt import config_checks
@@ -35,7 +35,7 @@ NOT_SEEN = plan_format.PlanRow(
     '"nova-prio-status upgrade check" on the host does so.')
 
 
-def check_host(conf: cfg.ConfigOpts, planned_cpus: capacity.HostCPUs,
+def check_host(conf: cfg.ConfigOpts, planned_cpus: cpu_capacity.HostCPUs,
                guests: abc.Iterable[guest_xml.Guest],
                cgroup_problems: abc.Iterable[str],
                ) -> abc.Iterator[plan_format.PlanRow]:
@@ -89,7 +89,7 @@ def check_host(conf: cfg.ConfigOpts, planned_cpus: capacity.HostCPUs,
 
 def check_guests(host: audit_guests.GuestHost,
                  guests: abc.Iterable[guest_xml.Guest],
-                 planned_cpus: capacity.HostCPUs,
+                 planned_cpus: cpu_capacity.HostCPUs,
                  ) -> abc.Iterator[plan_format.PlanRow]:
     """Yield a PlanRow for each guest that the plan affects.
 
@@ -108,7 +108,8 @@ def check_guests(host: audit_guests.GuestHost,
         # is pinned to them, or has threads that float there but should not:
         # only the vCPUs of a low-priority guest may float there.
         blocking = guest_xml.find_blocking_cpus(
-            guest, is_low=guest.priority == capacity.LOW, dedicated=dedicated)
+            guest, is_low=guest.priority == cpu_capacity.LOW,
+            dedicated=dedicated)
         floating = blocking - pinned
         if floating:
             yield describe_floating_guest(guest.uuid, floating)
@@ -136,7 +137,7 @@ def format_cpus(numbers: abc.Collection[int]) -> str:
 
 def find_floating_cpus(
         instance: objects.Instance, view: host_view.HostView,
-        present_cpus: capacity.HostCPUs, dedicated: frozenset[int],
+        present_cpus: cpu_capacity.HostCPUs, dedicated: frozenset[int],
         guests: abc.Mapping[str, guest_xml.Guest] | None) -> frozenset[int]:
     """Return the planned dedicated CPUs where an instance floats by mistake.
 
@@ -155,7 +156,7 @@ def find_floating_cpus(
     :param guests: UUID -> guest; None without libvirt
     """
     is_low = flavor_specs.get_priority(
-        instance.flavor.extra_specs) == capacity.LOW
+        instance.flavor.extra_specs) == cpu_capacity.LOW
     pinned = demand.get_instance_pins(instance)
     states = _STATES_WITH_GUEST
     if guests is not None:

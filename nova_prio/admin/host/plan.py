@@ -4,7 +4,7 @@
 
 ``floating`` are planned dedicated CPUs where guests float. A CPU is blocked
 if no instance is pinned on it, but a guest floats there: the high row cannot
-sell it (see :mod:`nova_prio.model.capacity`).
+sell it (see :mod:`nova_prio.model.cpu_capacity`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nova_prio.admin.audit import host_view
 from nova_prio.admin.host import local_checks
 from nova_prio.admin.host import plan_format
 from nova_prio.admin.host import state
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import inventory
 from nova_prio.model import traits as prio_traits
 from nova_prio.placement import allocations
@@ -38,7 +38,7 @@ _OF_PLACEMENT = ('The present value is the ratio in Placement, even if the '
                  'option is not set. To undo the plan, restore nova.conf.')
 
 
-def make_plan(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
+def make_plan(view: host_view.HostView, planned_cpus: cpu_capacity.HostCPUs,
               guests: dict[str, guest_xml.Guest] | None = None) -> _PlanRows:
     """Yield all PlanRows but those of ``check_host`` and ``list_steps``.
 
@@ -95,8 +95,9 @@ def make_plan(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
     yield from _list_split_cores(view.cells, planned_cpus)
 
 
-def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
-                  planned_cpus: capacity.HostCPUs,
+def _list_options(view: host_view.HostView,
+                  present_cpus: cpu_capacity.HostCPUs,
+                  planned_cpus: cpu_capacity.HostCPUs,
                   planned_inventories: inventory.Inventories) -> _PlanRows:
     """Yield a PlanRow for each option; '' stands for "not set".
 
@@ -149,8 +150,9 @@ def _get_memory_ratio(inventories: inventory.Inventories) -> str:
     return str(inventories.get(orc.MEMORY_MB, {}).get('allocation_ratio', ''))
 
 
-def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
-                   planned_cpus: capacity.HostCPUs,
+def _list_capacity(view: host_view.HostView,
+                   present_cpus: cpu_capacity.HostCPUs,
+                   planned_cpus: cpu_capacity.HostCPUs,
                    floating: frozenset[int]) -> _PlanRows:
     """Yield the sellable, sold and remaining vCPUs of each row, and memory.
 
@@ -169,7 +171,7 @@ def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
     else:
         # With another driver, nova-compute does not report these numbers.
         present_sold = view.used_rows
-        present_left = capacity.calculate_left(
+        present_left = cpu_capacity.calculate_left(
             present_cpus.sellable, present_sold)
     # Instances on other pins than the planned ones must leave.
     planned_sold = view.used_rows._replace(
@@ -179,9 +181,9 @@ def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
     withheld = floating - pinned
     sold_or_withheld = planned_sold._replace(
         high=planned_sold.high + len(withheld))
-    planned_left = capacity.calculate_left(
+    planned_left = cpu_capacity.calculate_left(
         planned_cpus.sellable, sold_or_withheld)
-    for row in capacity.Rows._fields:
+    for row in cpu_capacity.Rows._fields:
         yield plan_format.PlanRow(
             plan_format.CAPACITY, row,
             present=_get_amounts(row, present_cpus.sellable, present_sold,
@@ -215,8 +217,9 @@ def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
             remedy=remedy)
 
 
-def _get_amounts(row: str, sellable: capacity.Rows, sold: capacity.Rows,
-                 left: capacity.Rows) -> dict[str, int]:
+def _get_amounts(row: str, sellable: cpu_capacity.Rows,
+                 sold: cpu_capacity.Rows,
+                 left: cpu_capacity.Rows) -> dict[str, int]:
     """Return the vCPUs of one row: 'sellable', 'sold' or 'left' -> number.
 
     :param row: 'high', 'low' or 'ordinary': the vCPUs of one kind
@@ -226,7 +229,7 @@ def _get_amounts(row: str, sellable: capacity.Rows, sold: capacity.Rows,
 
 
 def _check_instance(instance: objects.Instance, view: host_view.HostView,
-                    planned_cpus: capacity.HostCPUs,
+                    planned_cpus: cpu_capacity.HostCPUs,
                     floating: frozenset[int]) -> _PlanRows:
     """Yield a PlanRow for each effect of the plan on an instance.
 
@@ -252,10 +255,10 @@ def _check_instance(instance: objects.Instance, view: host_view.HostView,
             plan_format.WHOLE_CORES, instance.uuid,
             remedy=local_checks.MOVE + ' Otherwise low-priority guests run on '
             'its cores, which must be its own.', is_blocking=True)
-    needed_rows = capacity.calculate_needed_rows(needs)
+    needed_rows = cpu_capacity.calculate_needed_rows(needs)
     # The rows that will be oversold, because more is sold now than they will
     # sell: (name of a row, sold vCPUs, sellable vCPUs).
-    oversold_rows = capacity.find_shortages(
+    oversold_rows = cpu_capacity.find_shortages(
         view.used_rows, planned_cpus.sellable)
     for row, sold, sellable in oversold_rows:
         needed = getattr(needed_rows, row)
@@ -341,7 +344,7 @@ def _list_host_problems(view: host_view.HostView,
 
 
 def _list_split_cores(cells: abc.Iterable[objects.NUMACell],
-                      planned_cpus: capacity.HostCPUs) -> _PlanRows:
+                      planned_cpus: cpu_capacity.HostCPUs) -> _PlanRows:
     """Yield a PlanRow if cores have both dedicated and shared CPUs.
 
     The threads of a core share its execution units and its caches, which no
@@ -371,7 +374,7 @@ def _list_split_cores(cells: abc.Iterable[objects.NUMACell],
             'other one. Put all threads of a core into one set.')
 
 
-def list_steps(host: str, planned_cpus: capacity.HostCPUs,
+def list_steps(host: str, planned_cpus: cpu_capacity.HostCPUs,
                rows: list[plan_format.PlanRow]) -> list[plan_format.PlanRow]:
     """Return the PlanRows of the ordered steps, and last of the verdict.
 

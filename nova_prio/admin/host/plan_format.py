@@ -12,7 +12,7 @@ from nova import exception
 from nova.virt import hardware
 
 from nova_prio.admin import host as admin_host
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import inventory
 from nova_prio.objects import host_report
 
@@ -63,8 +63,8 @@ class SavedPlan(typing.NamedTuple):
 
     host: str
     old_options: dict[str, str]
-    old_cpus: capacity.HostCPUs
-    planned_cpus: capacity.HostCPUs
+    old_cpus: cpu_capacity.HostCPUs
+    planned_cpus: cpu_capacity.HostCPUs
     old_inventories: inventory.Inventories
     old_traits: list[str]
     planned_traits: list[str]
@@ -72,7 +72,7 @@ class SavedPlan(typing.NamedTuple):
     is_ready: bool
 
 
-def format_options(cpus: capacity.HostCPUs) -> dict[str, str]:
+def format_options(cpus: cpu_capacity.HostCPUs) -> dict[str, str]:
     """Return the options of nova-compute for these CPUs, name -> text."""
     return {
         'cpu_dedicated_set': hardware.format_cpu_spec(cpus.dedicated),
@@ -81,15 +81,15 @@ def format_options(cpus: capacity.HostCPUs) -> dict[str, str]:
         'cpu_priority_mix_enable': str(cpus.mix).lower()}
 
 
-def _parse_cpus(options: abc.Mapping[str, str]) -> capacity.HostCPUs:
+def _parse_cpus(options: abc.Mapping[str, str]) -> cpu_capacity.HostCPUs:
     """Return the HostCPUs that options of nova-compute describe.
 
     :param options: name -> text, as of :func:`format_options`
     """
-    return capacity.HostCPUs(
+    return cpu_capacity.HostCPUs(
         dedicated=host_report.parse_cpu_set(options['cpu_dedicated_set']),
         shared=host_report.parse_cpu_set(options['cpu_shared_set']),
-        ratio=capacity.parse_ratio(options['cpu_allocation_ratio']),
+        ratio=cpu_capacity.parse_ratio(options['cpu_allocation_ratio']),
         mix=options['cpu_priority_mix_enable'] == 'true')
 
 
@@ -156,7 +156,7 @@ def _parse_plan(rows: list[dict[str, typing.Any]]) -> SavedPlan:
                 for number in numbers.values():
                     # This raises an error unless the number is finite. A
                     # negative number is allowed.
-                    capacity.parse_ratio(abs(number))
+                    cpu_capacity.parse_ratio(abs(number))
     # The part VERDICT has one row: name of the host, READY or NOT_READY. More
     # or fewer rows are an error.
     host, = planned[VERDICT]

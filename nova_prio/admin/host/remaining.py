@@ -14,7 +14,7 @@ from nova.virt import hardware
 
 from nova_prio.admin.audit import host_view
 from nova_prio.admin.host import plan_format
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 from nova_prio.virt import demand
 
@@ -91,7 +91,7 @@ def list_remaining(
 def _is_low(flavor: objects.Flavor | None) -> bool:
     """Return whether a flavor has low priority; False without a flavor."""
     return bool(flavor and flavor_specs.get_priority(
-        flavor.extra_specs) == capacity.LOW)
+        flavor.extra_specs) == cpu_capacity.LOW)
 
 
 def _needs_dedicated(instance: objects.Instance) -> bool:

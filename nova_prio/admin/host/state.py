@@ -12,7 +12,7 @@ import os_resource_classes as orc
 
 from nova_prio.admin.audit import host_view
 from nova_prio.admin import host as admin_host
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import inventory
 
 
@@ -60,7 +60,7 @@ def find_existing_cpus(view: host_view.HostView) -> frozenset[int]:
     return frozenset(range(count))
 
 
-def get_present_cpus(view: host_view.HostView) -> capacity.HostCPUs:
+def get_present_cpus(view: host_view.HostView) -> cpu_capacity.HostCPUs:
     """Return the CPU sets, the ratio and mix that a host has now.
 
     Mix is the option cpu_priority_mix_enable. Only nova-compute with the
@@ -76,13 +76,14 @@ def get_present_cpus(view: host_view.HostView) -> capacity.HostCPUs:
         if orc.PCPU in view.inventories:
             dedicated |= cell.pcpuset
     vcpu = view.inventories.get(orc.VCPU, {})
-    return capacity.HostCPUs(
+    return cpu_capacity.HostCPUs(
         dedicated=dedicated, shared=shared,
-        ratio=capacity.parse_ratio(vcpu.get('allocation_ratio', 1.0)),
+        ratio=cpu_capacity.parse_ratio(vcpu.get('allocation_ratio', 1.0)),
         mix=bool(view.report and view.report.mix))
 
 
-def plan_inventories(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
+def plan_inventories(view: host_view.HostView,
+                     planned_cpus: cpu_capacity.HostCPUs,
                      ) -> inventory.Inventories:
     """Return the inventories that a host will have with the planned CPUs.
 

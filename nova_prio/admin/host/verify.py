@@ -10,8 +10,8 @@ from nova_prio.admin.audit import host_view
 from nova_prio.admin.audit import run
 from nova_prio.admin.host import plan_format
 from nova_prio.admin.host import state
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.model import traits as prio_traits
 from nova_prio.virt import driver_alias
 
@@ -31,7 +31,8 @@ class VerifyLine(typing.NamedTuple):
     """The values of one item; '' if a source does not know the item.
 
     An item is what one line compares: an option, an inventory, the traits, a
-    row of the capacity (see :mod:`nova_prio.model.capacity`), or a finding.
+    row of the capacity (see :mod:`nova_prio.model.cpu_capacity`), or a
+    finding.
 
     ``state`` is OK, DIFFERS or UNREAD, ``remedy`` a sentence or ''.
     ``consumer`` is the UUID of an instance or a migration in ``item``, or ''.
@@ -138,7 +139,7 @@ def _list_problems(report: capacity_report.CapacityReport) -> _VerifyLines:
 
 
 def _compare_options(
-        planned_cpus: capacity.HostCPUs,
+        planned_cpus: cpu_capacity.HostCPUs,
         report: capacity_report.CapacityReport) -> _VerifyLines:
     """Yield a VerifyLine for each option of nova-compute about the CPUs.
 
@@ -185,14 +186,14 @@ def _compare_placement(
 
 
 def _compare_rows(
-        planned_cpus: capacity.HostCPUs,
+        planned_cpus: cpu_capacity.HostCPUs,
         report: capacity_report.CapacityReport) -> _VerifyLines:
     """Yield a VerifyLine for the sellable vCPUs of each row of a host.
 
     A row is the number of vCPUs of one kind that the host may sell, such as
     "high" for pinned vCPUs.
     """
-    for row in capacity.Rows._fields:
+    for row in cpu_capacity.Rows._fields:
         planned = getattr(planned_cpus.sellable, row)
         present = getattr(report.sellable, row)
         # The remedy, to set the options as planned, is for values that differ:

@@ -13,7 +13,7 @@ import dataclasses
 import typing
 
 from nova_prio.model import aggregate_metadata
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import plan as planner
 
@@ -103,7 +103,7 @@ def find_missing_room(drain: drain_module.Drain,
     largest = max(sizes, key=sizes.__getitem__)
     # Only its high-priority guests have to be evacuated.
     for uuid in fleet.list_guests(largest):
-        if fleet.instances[uuid].needs.class_name != capacity.HIGH:
+        if fleet.instances[uuid].needs.class_name != cpu_capacity.HIGH:
             fleet.remove(uuid)
     # A miss is a guest that fits on no other host.
     misses = planner.plan_loss(fleet, largest).misses
@@ -121,7 +121,7 @@ def _count_pinned(fleet: planner_fleet.Fleet, host: str) -> int:
     number = 0
     for uuid in fleet.list_guests(host):
         needs = fleet.instances[uuid].needs
-        if needs.class_name == capacity.HIGH:
+        if needs.class_name == cpu_capacity.HIGH:
             # The high row is the number of pinned vCPUs. With the mixed CPU
             # policy, the guest has others too.
             number += needs.request.needed_rows.high

@@ -27,7 +27,7 @@ from nova_prio.admin.moves import servers as servers_module
 from nova_prio.admin.moves import verdicts as verdicts_module
 from nova_prio.admin import nova_client
 from nova_prio.api import flavor_preview
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import plan as planner
 
@@ -257,7 +257,7 @@ def _add_reason(miss: planner.Miss,
 def _limit_shelving(
         instance: planner_fleet.Instance) -> planner_fleet.Instance:
     """Return an instance that may be shelved only if it has low priority."""
-    if instance.needs.class_name == capacity.LOW:
+    if instance.needs.class_name == cpu_capacity.LOW:
         return instance
     return dataclasses.replace(
         instance, ways=instance.ways - {planner_fleet.SHELVE})

@@ -24,8 +24,8 @@ from nova_prio.admin import host_inventory
 from nova_prio.admin.page import content
 from nova_prio.model import admission
 from nova_prio.model import aggregate_metadata
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_cpus
 from nova_prio.placement import allocations
 from nova_prio.placement import authentication
@@ -327,7 +327,7 @@ def _find_problems(report: capacity_report.CapacityReport,
     for problem in (report.problem, report.partition_problem):
         if problem:
             yield '%s.' % problem.rstrip('.')
-    for row in capacity.find_oversold_rows(report.sellable, report.used):
+    for row in cpu_capacity.find_oversold_rows(report.sellable, report.used):
         yield 'The %s row is oversold: %d of %d vCPUs are sold. %s' % (
             row, getattr(report.used, row), getattr(report.sellable, row),
             finding.REMEDIES['oversold'])

@@ -4,7 +4,7 @@
 
 A row is a number of vCPUs that a host may sell, and how many of them are sold.
 A host has three rows: 'high', 'low' and 'ordinary'; see
-:mod:`nova_prio.model.capacity`.
+:mod:`nova_prio.model.cpu_capacity`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import functools
 import string
 import typing
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import low_supply
 from nova_prio.model import provider_rows
 
@@ -82,7 +82,7 @@ class HostSection:
         :param row: priority of the server, 'high' or 'low', or 'ordinary'
         """
         return self.is_open and (
-            self.takes_priority or row not in capacity.PRIORITIES)
+            self.takes_priority or row not in cpu_capacity.PRIORITIES)
 
     @property
     def search_text(self) -> str:
@@ -163,8 +163,8 @@ class Page:
     flavor_row: str = 'ordinary'
 
 
-def make_rows(used: capacity.Rows, sellable: capacity.Rows,
-              left: capacity.Rows) -> dict[str, provider_rows.Row]:
+def make_rows(used: cpu_capacity.Rows, sellable: cpu_capacity.Rows,
+              left: cpu_capacity.Rows) -> dict[str, provider_rows.Row]:
     """Return name of a row -> Row: the numbers of vCPUs of one kind.
 
     The arguments are the used, the sellable and the remaining vCPUs of each
@@ -173,7 +173,7 @@ def make_rows(used: capacity.Rows, sellable: capacity.Rows,
     the instances that it alone limits.
     """
     rows = {}
-    for name in capacity.Rows._fields:
+    for name in cpu_capacity.Rows._fields:
         rows[name] = provider_rows.Row(
             sold=getattr(used, name), sellable=getattr(sellable, name),
             left=getattr(left, name))

@@ -15,7 +15,7 @@ import typing
 from nova.virt import hardware
 
 from nova_prio.admin.page import content
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 
 #: Number of CPUs side by side. A block of this width fits a narrow screen.
 BLOCK_CPUS = 16
@@ -216,7 +216,7 @@ def _mark_cpu(cpu: CPU, codes: abc.Mapping[str, str]) -> dict[str, Mark]:
     # Servers that float there, with low priority or without.
     lanes: dict[str, list[content.GuestOnPage]] = {LOW: [], ORDINARY: []}
     for guest in cpu.floating:
-        if guest.row == capacity.LOW:
+        if guest.row == cpu_capacity.LOW:
             lanes[LOW].append(guest)
         else:
             lanes[ORDINARY].append(guest)

@@ -19,8 +19,8 @@ import math
 import typing
 
 from nova_prio.model import aggregate_metadata
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.model.planner import first_fit
 from nova_prio.model.planner import host_fit
 from nova_prio.model.planner import resources
@@ -31,7 +31,7 @@ _MOST_STEPS, _MOST_TRIALS = 32, 8
 #: Equal hosts may differ by this part of an amount, or by this many MB.
 _NEAR_PART, _NEAR_MB = 0.01, 1024
 #: No used vCPUs of any kind: pinned, shared, and shared without low priority.
-_NO_VCPUS = capacity.Rows(high=0, low=0, ordinary=0)
+_NO_VCPUS = cpu_capacity.Rows(high=0, low=0, ordinary=0)
 #: Aggregate of all hosts: the question is what they would gain.
 _PRIORITY = aggregate_metadata.Aggregate('priority', {'priority_mix': 'true'})
 
@@ -55,7 +55,7 @@ class Forecast(typing.NamedTuple):
     """
 
     setup: Setup
-    cpus: capacity.HostCPUs | None
+    cpus: cpu_capacity.HostCPUs | None
     hosts: int | None
     least: float
     limit: str
@@ -73,9 +73,9 @@ def make_host(cpus: int, cells: int, memory_mb: int,
     :param disk_gb: None if disks do not limit the servers
     """
     cpus_per_cell = cpus // cells
-    host_cpus = capacity.HostCPUs(
+    host_cpus = cpu_capacity.HostCPUs(
         dedicated=frozenset(), shared=frozenset(range(cpus)),
-        ratio=capacity.parse_ratio(1), mix=False)
+        ratio=cpu_capacity.parse_ratio(1), mix=False)
     all_cells = []
     for first in range(0, cpus, cpus_per_cell):
         cell_cpus = dataclasses.replace(
@@ -132,7 +132,7 @@ def _get_shape(fit: host_fit.HostFit) -> tuple[typing.Any, ...]:
             has_no_disk_limit, page_kb)
 
 
-def _count_cpus(cpus: capacity.HostCPUs) -> int:
+def _count_cpus(cpus: cpu_capacity.HostCPUs) -> int:
     """Return the number of CPUs, of both kinds."""
     return len(cpus.dedicated | cpus.shared)
 
@@ -165,13 +165,13 @@ def _are_near(fit: host_fit.HostFit, other: host_fit.HostFit) -> bool:
 
 
 def _make_report(
-        cpus: capacity.HostCPUs) -> capacity_report.CapacityReport:
+        cpus: cpu_capacity.HostCPUs) -> capacity_report.CapacityReport:
     """Return the report of an empty host."""
     return capacity_report.CapacityReport.from_usage(
         cpus=cpus, used=_NO_VCPUS, vcpus_used=0, low_by_cell={})
 
 
-def configure(fit: host_fit.HostFit, cpus: capacity.HostCPUs,
+def configure(fit: host_fit.HostFit, cpus: cpu_capacity.HostCPUs,
               ) -> host_fit.HostFit:
     """Return an empty host with other CPU sets.
 
@@ -196,7 +196,7 @@ def configure(fit: host_fit.HostFit, cpus: capacity.HostCPUs,
 
 
 def divide(fit: host_fit.HostFit, setup: Setup, step: int,
-           steps: int) -> capacity.HostCPUs | None:
+           steps: int) -> cpu_capacity.HostCPUs | None:
     """Return the CPU sets of a host: step / steps of each cell is dedicated.
 
     :param setup: allocation ratio, and whether low-priority instances may also
@@ -214,8 +214,8 @@ def divide(fit: host_fit.HostFit, setup: Setup, step: int,
         shared_count = len(ordered) - len(ordered) * step // steps
         shared |= frozenset(ordered[:shared_count])
         dedicated |= frozenset(ordered[shared_count:])
-    cpus = capacity.HostCPUs(dedicated=dedicated, shared=shared,
-                             ratio=setup.ratio, mix=setup.mix)
+    cpus = cpu_capacity.HostCPUs(dedicated=dedicated, shared=shared,
+                                 ratio=setup.ratio, mix=setup.mix)
     # Mix needs CPUs of both kinds, and vCPUs of low priority to sell.
     if setup.mix and not (dedicated and shared and cpus.sellable.low):
         return None
@@ -400,16 +400,16 @@ def change_priority(needs: resources.Needs,
     for cell in needs.cells:
         # The rows are the vCPUs of the cell by kind: high are the pinned ones,
         # and low are the shared ones of all classes.
-        of_cell = capacity.Demand(priority, dedicated=cell.rows.high,
-                                  shared=cell.rows.low)
+        of_cell = cpu_capacity.Demand(priority, dedicated=cell.rows.high,
+                                      shared=cell.rows.low)
         cells.append(cell._replace(
-            rows=capacity.calculate_needed_rows(of_cell)))
+            rows=cpu_capacity.calculate_needed_rows(of_cell)))
     return dataclasses.replace(
         needs, cells=tuple(cells), aggregates=frozenset(),
         refused_hosts=frozenset(), is_new=False,
         request=dataclasses.replace(
             request, demand=demand, priority=priority,
-            needed_rows=capacity.calculate_needed_rows(demand)))
+            needed_rows=cpu_capacity.calculate_needed_rows(demand)))
 
 
 def grow(kinds: abc.Iterable[first_fit.Kind],
@@ -453,7 +453,7 @@ def count_vcpus(kinds: abc.Iterable[first_fit.Kind]) -> dict[str, int]:
     :param kinds: the servers, each a number of equal ones
     :returns: dict, 'high' and 'low' -> number of vCPUs
     """
-    vcpus = dict.fromkeys(capacity.PRIORITIES, 0)
+    vcpus = dict.fromkeys(cpu_capacity.PRIORITIES, 0)
     for kind in kinds:
         request = kind.needs.request
         if request.priority is not None:
@@ -475,8 +475,8 @@ def change_share(kinds: abc.Sequence[first_fit.Kind], vcpus: int,
     # Priority -> number of vCPUs now.
     present = count_vcpus(kinds)
     # Priority -> number of vCPUs to reach, times 100.
-    wanted = {capacity.HIGH: vcpus * percent,
-              capacity.LOW: vcpus * (100 - percent)}
+    wanted = {cpu_capacity.HIGH: vcpus * percent,
+              cpu_capacity.LOW: vcpus * (100 - percent)}
     changed = []
     for kind in kinds:
         priority = kind.needs.request.priority

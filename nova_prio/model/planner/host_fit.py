@@ -3,7 +3,7 @@
 """Whether an instance fits on a host, for the planner of moves.
 
 The rows and the checks of the filter and the claim are those of
-:mod:`nova_prio.model.capacity` and :mod:`nova_prio.model.admission`. This
+:mod:`nova_prio.model.cpu_capacity` and :mod:`nova_prio.model.admission`. This
 module adds the checks of Placement and Nova that a plan depends on: sellable
 memory, disk, aggregates and NUMA cells.
 
@@ -21,7 +21,7 @@ import typing
 
 from nova_prio.model import admission
 from nova_prio.model import aggregate_metadata
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import memory_pages
 from nova_prio.model.planner import resources
 
@@ -49,7 +49,7 @@ class HostFit(typing.NamedTuple):
     """
 
     host: resources.Host
-    used: capacity.Rows
+    used: cpu_capacity.Rows
     free_memory_mb: int
     free_disk_gb: int
     cells: tuple[resources.Cell, ...]
@@ -77,7 +77,7 @@ class HostFit(typing.NamedTuple):
             # This runs very often, and _replace() takes twice the time.
             changed[index] = resources.Cell(
                 cpus=cell.cpus,
-                used=capacity.add_rows(cell.used, guest.rows, sign),
+                used=cpu_capacity.add_rows(cell.used, guest.rows, sign),
                 free_memory_mb=cell.free_memory_mb - sign * guest.memory_mb,
                 overcommit_mb=cell.overcommit_mb)
         request = needs.request
@@ -91,7 +91,7 @@ class HostFit(typing.NamedTuple):
             small = small._replace(free_mb=small.free_mb - sign * needed_mb)
         return HostFit(
             host=self.host,
-            used=capacity.add_rows(self.used, request.needed_rows, sign),
+            used=cpu_capacity.add_rows(self.used, request.needed_rows, sign),
             free_memory_mb=self.free_memory_mb - sign * request.memory_mb,
             free_disk_gb=self.free_disk_gb - sign * needs.disk_gb,
             cells=tuple(changed), small_pages=small)
@@ -117,9 +117,9 @@ class HostFit(typing.NamedTuple):
         return filled, most
 
     @property
-    def remaining(self) -> capacity.Rows:
+    def remaining(self) -> cpu_capacity.Rows:
         """The remaining vCPUs of each row."""
-        return capacity.calculate_remaining(
+        return cpu_capacity.calculate_remaining(
             self.host.report.sellable, self.used)
 
     def measure_room(self, needs: resources.Needs) -> tuple[int, int]:
@@ -288,7 +288,7 @@ class HostFit(typing.NamedTuple):
             # shared ones, ordinary the shared ones without low priority.
             rows = needs.cells[0].rows
             if rows.high:
-                rows = capacity.Rows(high=rows.high, low=0, ordinary=0)
+                rows = cpu_capacity.Rows(high=rows.high, low=0, ordinary=0)
             # Of the kinds that the guest cell needs, the one of which a host
             # cell has fewest left counts. Minus, because the most come first.
             ranks = [(-_find_smallest(rows, cell.remaining),
@@ -312,13 +312,13 @@ class HostFit(typing.NamedTuple):
         """
         cell = self.cells[index]
         missing = sum(wanted - free for _, wanted, free in
-                      capacity.find_shortages(guest.rows, cell.remaining))
+                      cpu_capacity.find_shortages(guest.rows, cell.remaining))
         # A guest cell may not have more vCPUs that are not pinned than the
         # host cell has CPUs for them. The number rows.low counts all these
         # vCPUs. Those of low priority use the floating CPUs: the shared ones,
         # and on a mix host also the dedicated ones.
         usable = cell.cpus.shared
-        if needs.request.priority == capacity.LOW:
+        if needs.request.priority == cpu_capacity.LOW:
             usable = cell.cpus.floating
         missing = max(missing, guest.rows.low - len(usable))
         free_mb = cell.free_memory_mb
@@ -348,7 +348,8 @@ class HostFit(typing.NamedTuple):
                             resource='NUMA cell', missing=max(missing, 1))
 
 
-def _find_smallest(needed: capacity.Rows, remaining: capacity.Rows) -> int:
+def _find_smallest(needed: cpu_capacity.Rows,
+                   remaining: cpu_capacity.Rows) -> int:
     """Return the smallest number of remaining vCPUs of the needed rows.
 
     :param needed: vCPUs of an instance in each row; 0 if it needs none there

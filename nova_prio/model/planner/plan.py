@@ -33,7 +33,7 @@ from collections import abc
 import dataclasses
 import typing
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import memory_pages
 from nova_prio.model.planner import arrange
 from nova_prio.model.planner import fleet as fleet_module
@@ -76,7 +76,7 @@ class Plan(typing.NamedTuple):
 class Addition(typing.NamedTuple):
     """Resources that one more host would need."""
 
-    rows: capacity.Rows
+    rows: cpu_capacity.Rows
     memory_mb: int
     disk_gb: int
 
@@ -146,11 +146,11 @@ def calculate_addition(misses: abc.Iterable[Miss]) -> Addition:
     """
     # The vCPUs by kind: high are the pinned ones, low all shared ones, and
     # ordinary, which are also among low, those without low priority.
-    rows = capacity.Rows(high=0, low=0, ordinary=0)
+    rows = cpu_capacity.Rows(high=0, low=0, ordinary=0)
     memory_mb = disk_gb = 0
     for miss in misses:
         needs = miss.instance.needs
-        rows = capacity.add_rows(rows, needs.request.needed_rows, times=1)
+        rows = cpu_capacity.add_rows(rows, needs.request.needed_rows, times=1)
         memory_mb += needs.request.memory_mb
         disk_gb += needs.disk_gb
     return Addition(rows=rows, memory_mb=memory_mb, disk_gb=disk_gb)

@@ -3,7 +3,7 @@
 """The hosts and the needs of instances, as the planner of moves reads them.
 
 A row is a number of vCPUs that a host may sell
-(:mod:`nova_prio.model.capacity`).
+(:mod:`nova_prio.model.cpu_capacity`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import typing
 
 from nova_prio.model import admission
 from nova_prio.model import aggregate_metadata
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_cpus
 
 
@@ -27,15 +27,15 @@ class Cell(typing.NamedTuple):
     use beyond ``free_memory_mb``.
     """
 
-    cpus: capacity.HostCPUs
-    used: capacity.Rows
+    cpus: cpu_capacity.HostCPUs
+    used: cpu_capacity.Rows
     free_memory_mb: int
     overcommit_mb: int = 0
 
     @property
-    def remaining(self) -> capacity.Rows:
+    def remaining(self) -> cpu_capacity.Rows:
         """The remaining rows."""
-        return capacity.calculate_remaining(self.cpus.sellable, self.used)
+        return cpu_capacity.calculate_remaining(self.cpus.sellable, self.used)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Host:
 class GuestCell(typing.NamedTuple):
     """The vCPUs of each row, and the memory, of a guest NUMA cell."""
 
-    rows: capacity.Rows
+    rows: cpu_capacity.Rows
     memory_mb: int
 
 

@@ -4,7 +4,7 @@
 
 The class of an instance is high priority, low priority or ordinary. On a mix
 host, low-priority instances may also run on the dedicated CPUs
-(:mod:`nova_prio.model.capacity`).
+(:mod:`nova_prio.model.cpu_capacity`).
 """
 
 from nova.scheduler import filters

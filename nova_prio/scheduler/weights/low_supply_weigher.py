@@ -10,7 +10,7 @@ import statistics
 
 from nova.scheduler import weights
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 from nova_prio.objects import host_report
 from nova_prio.scheduler import failures
@@ -59,10 +59,10 @@ class LowSupplyWeigher(multipliers.AggregateMultiplier,
             # Most requests are not for a low priority: read only those that
             # are. A priority without its CPU policy is not in force, and
             # ``request.priority`` is None.
-            if specs.get(flavor_specs.EXTRA_SPEC) != capacity.LOW:
+            if specs.get(flavor_specs.EXTRA_SPEC) != cpu_capacity.LOW:
                 return zeros
             request = request_view.read_request(weight_properties)
-            if request.priority != capacity.LOW:
+            if request.priority != cpu_capacity.LOW:
                 return zeros
             found = [get_supply_per_vcpu(weighed.obj, request)
                      for weighed in weighed_obj_list]

@@ -4,12 +4,12 @@
 
 A row is a number of vCPUs that a host may sell, and how many of them are used.
 The high row has the dedicated vCPUs, the low row the shared vCPUs of a host
-(:mod:`nova_prio.model.capacity`).
+(:mod:`nova_prio.model.cpu_capacity`).
 """
 
 from nova.scheduler.weights import cpu
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 from nova_prio.objects import host_report
 from nova_prio.scheduler import failures
@@ -84,7 +84,7 @@ class PriorityWeighter(multipliers.AggregateMultiplier, cpu.CPUWeigher):
             # The remaining pinned vCPUs are ``high``, and the remaining shared
             # vCPUs are ``low``.
             remaining = host_view.get_remaining(host_state, report, request)
-            if request.priority == capacity.HIGH:
+            if request.priority == cpu_capacity.HIGH:
                 return float(remaining.high)
             return float(remaining.low)
         except host_report.UnreadableReport:

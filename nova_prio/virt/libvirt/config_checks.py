@@ -3,7 +3,7 @@
 """Checks of the configuration of nova-compute.
 
 Mix is the option ``cpu_priority_mix_enable``: low-priority instances may also
-run on the dedicated CPUs of the host (:mod:`nova_prio.model.capacity`).
+run on the dedicated CPUs of the host (:mod:`nova_prio.model.cpu_capacity`).
 """
 
 import pathlib
@@ -12,7 +12,7 @@ from nova import exception
 from nova.virt import hardware
 
 from nova_prio import conf as prio_conf
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 
 ISOLATED = pathlib.Path('/sys/devices/system/cpu/isolated')
 ONLINE = pathlib.Path('/sys/devices/system/cpu/online')
@@ -175,8 +175,9 @@ def find_mix_problems(conf, dedicated, shared, ratio):
     # A ratio that is kept in Placement may change at any time, and does not
     # stop a service.
     if not problems and ratio:
-        sellable = capacity.calculate_sellable(
-            len(dedicated), len(shared), capacity.parse_ratio(ratio), mix=True)
+        sellable = cpu_capacity.calculate_sellable(
+            len(dedicated), len(shared), cpu_capacity.parse_ratio(ratio),
+            mix=True)
         # The vCPUs that may be sold to low-priority instances.
         if sellable.low < 1:
             problems.append(

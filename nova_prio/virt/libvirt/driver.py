@@ -12,7 +12,7 @@ In addition to Nova's driver, this driver
 
 A partition is the cgroup of all guests of one priority. A mix host has
 ``cpu_priority_mix_enable``: its low-priority guests also float on the
-dedicated CPUs (:mod:`nova_prio.model.capacity`). A recount is one run of
+dedicated CPUs (:mod:`nova_prio.model.cpu_capacity`). A recount is one run of
 Nova's periodic task that counts the resources of the host. The start gate lets
 no guest start on a CPU that another instance has.
 
@@ -38,7 +38,7 @@ from nova_prio.compute import claims
 from nova_prio.compute import priority_host
 from nova_prio.compute import resource_tracker
 from nova_prio.compute import start_gate
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 from nova_prio.model import traits as prio_traits
 from nova_prio.virt import demand
@@ -161,8 +161,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         cpus = (self._get_vcpu_available() or online - dedicated or
                 online & dedicated)
         self.partitions.probe({
-            capacity.HIGH: cpus,
-            capacity.LOW: self.get_low_emulator_cpus() or cpus})
+            cpu_capacity.HIGH: cpus,
+            cpu_capacity.LOW: self.get_low_emulator_cpus() or cpus})
 
     def probe_before_move(self, flavor):
         """Probe again whether guests with a priority start on this host.
@@ -282,7 +282,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             for flavor in flavors if flavor)
 
     def get_host_cpus(self, inventories):
-        """Return the ``capacity.HostCPUs`` of this host.
+        """Return the ``cpu_capacity.HostCPUs`` of this host.
 
         Its ``mix`` tells whether low-priority instances also float on the
         dedicated CPUs.
@@ -291,10 +291,10 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             resource provider; the VCPU inventory has the ratio in force
         """
         ratio = self._get_allocation_ratios(inventories)[orc.VCPU]
-        return capacity.HostCPUs(
+        return cpu_capacity.HostCPUs(
             dedicated=frozenset(self._get_pcpu_available()),
             shared=frozenset(self._get_vcpu_available()),
-            ratio=capacity.parse_ratio(ratio),
+            ratio=cpu_capacity.parse_ratio(ratio),
             mix=self.mix)
 
     def get_floating_cpus(self):
@@ -328,7 +328,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         # spec: look for it first.
         is_low = (
             flavor_specs.EXTRA_SPEC in flavor.extra_specs and
-            flavor_specs.get_priority(flavor.extra_specs) == capacity.LOW)
+            flavor_specs.get_priority(flavor.extra_specs) == cpu_capacity.LOW)
         if not is_low:
             return config
         # If the guest has a NUMA topology, Nova sets the CPUs of each vCPU and
@@ -390,7 +390,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         # The CPUs for emulator and I/O threads; None keeps those of Nova. With
         # a NUMA topology, _get_guest_numa_config has set them.
         threads = None
-        if priority == capacity.LOW and instance.numa_topology is None:
+        if priority == cpu_capacity.LOW and instance.numa_topology is None:
             threads = self.get_low_emulator_cpus()
         return guest_xml.apply_priority(xml, priority, threads)
 

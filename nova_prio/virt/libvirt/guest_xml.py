@@ -12,15 +12,15 @@ import typing
 from lxml import etree
 from nova.virt import hardware
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 
 # The namespace of Nova's metadata about an instance.
 _NOVA = '{http://openstack.org/xmlns/libvirt/nova/1.1}'
 _INSTANCE = 'metadata/%sinstance' % _NOVA
 #: Priority -> libvirt's name of the cgroup of its guests.
-PARTITIONS = {capacity.HIGH: '/high_prio_machine',
-              capacity.LOW: '/low_prio_machine'}
+PARTITIONS = {cpu_capacity.HIGH: '/high_prio_machine',
+              cpu_capacity.LOW: '/low_prio_machine'}
 
 
 def apply_priority(xml, priority, threads=None):
@@ -165,7 +165,7 @@ def find_pinned_cpus(guest, dedicated):
 
     :param dedicated: set of the dedicated CPUs of the host
     """
-    if not guest.has_cells or guest.priority == capacity.LOW:
+    if not guest.has_cells or guest.priority == cpu_capacity.LOW:
         return frozenset()
     # The CPUs of a vCPU are None if it may run on all CPUs.
     pins = [cpus & dedicated for cpus in guest.vcpus if cpus]

@@ -28,7 +28,7 @@ from nova.virt.libvirt import host as libvirt_host
 from nova.virt.libvirt import utils as libvirt_utils
 from oslo_log import log as logging
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.virt import demand
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt import partitions
@@ -335,7 +335,7 @@ def _find_stale_cpus(guest, instance, dedicated):
     """
     if not guest.is_up and instance.vm_state not in _KEEPS_XML:
         return frozenset()
-    is_low = demand.get_priority(instance) == capacity.LOW
+    is_low = demand.get_priority(instance) == cpu_capacity.LOW
     return guest_xml.find_blocking_cpus(
         guest, is_low, dedicated) - demand.get_instance_pins(instance)
 
@@ -349,7 +349,7 @@ def _find_orphan_cpus(guest, dedicated):
     :param dedicated: frozenset of the dedicated CPUs of the host
     """
     # The partition is the cgroup of all guests of one priority.
-    is_low = guest.partition == guest_xml.PARTITIONS[capacity.LOW]
+    is_low = guest.partition == guest_xml.PARTITIONS[cpu_capacity.LOW]
     return guest_xml.find_blocking_cpus(guest, is_low, dedicated)
 
 

@@ -16,7 +16,7 @@ CPUs to the domain XML that it sends.
 from nova import exception
 from nova import objects
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.objects import host_report
 from nova_prio.virt import demand
 from nova_prio.virt.libvirt import guest_xml
@@ -57,7 +57,7 @@ class LiveMigration:
                 cpu_pins={}, emulator_pins=self.get_low_emulator_cpus())
         # With mix (cpu_priority_mix_enable), a low-priority guest also floats
         # on the dedicated CPUs.
-        if (priority == capacity.LOW and self.mix and
+        if (priority == cpu_capacity.LOW and self.mix and
                 instance.numa_topology is None):
             data.dst_cpu_shared_set_info = self.get_floating_cpus()
         return data
@@ -80,7 +80,7 @@ class LiveMigration:
         # have no partition. A high-priority guest has its pinned CPUs anyway,
         # but one with low priority would compete with others as their equal.
         # Only a host with our driver has this key.
-        if priority == capacity.LOW and (
+        if priority == cpu_capacity.LOW and (
                 host_report.STATS_KEY not in (
                     src_compute_info.get('stats') or {})):
             raise exception.MigrationPreCheckError(reason=(
@@ -133,7 +133,7 @@ class LiveMigration:
         # A low-priority guest may float on dedicated CPUs of others. For any
         # other guest, ask the start gate, which refuses a guest on CPUs that
         # this host keeps for another instance.
-        if priority != capacity.LOW and 'dst_numa_info' in migrate_data:
+        if priority != cpu_capacity.LOW and 'dst_numa_info' in migrate_data:
             self.priority_host.gate.check_arrival(
                 instance, migrate_data.dst_numa_info)
         return super().pre_live_migration(
@@ -169,7 +169,7 @@ class LiveMigration:
         priority = demand.get_priority(instance)
         if priority is not None:
             emulator_cpus = None  # keeps those that Nova has set
-            if priority == capacity.LOW and instance.numa_topology is None:
+            if priority == cpu_capacity.LOW and instance.numa_topology is None:
                 # Nova rewrites emulator pins only for a NUMA topology. Our
                 # driver at the destination has sent its CPUs for emulators.
                 emulator_cpus = migrate_data.dst_numa_info.emulator_pins

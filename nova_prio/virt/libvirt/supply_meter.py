@@ -16,7 +16,7 @@ import time
 from nova.virt.libvirt import host as libvirt_host
 from oslo_log import log as logging
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import low_supply
 from nova_prio.virt.libvirt import guest_xml
 
@@ -65,7 +65,7 @@ class SupplyMeter:
             return
         low_uuids = {
             guest.uuid for guest in guests
-            if guest.partition == guest_xml.PARTITIONS[capacity.LOW]}
+            if guest.partition == guest_xml.PARTITIONS[cpu_capacity.LOW]}
         try:
             cpus = _read_cpus(floating)
             vcpus = {}

@@ -9,8 +9,8 @@ from nova_prio.admin import aggregate_checks
 from nova_prio.admin import host_inventory
 from nova_prio.compat import hooks
 from nova_prio.compat import interfaces
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.objects import host_report
 from nova_prio.virt import driver_alias
 from tests.unit import nova_objects
@@ -29,7 +29,7 @@ def host(name, cpus=nova_objects.CPUS, stats=None, free_ram_mb=0):
     if cpus:
         stats = {host_report.STATS_KEY: host_report.HostReport.to_stats(
             capacity_report.CapacityReport.from_usage(
-                cpus, capacity.Rows(0, 0, 0), 0, {}))}
+                cpus, cpu_capacity.Rows(0, 0, 0), 0, {}))}
     return host_inventory.HostRecord(
         node=objects.ComputeNode(
             host=name, stats=stats, free_ram_mb=free_ram_mb),
@@ -102,8 +102,9 @@ def test_hosts_without_report_or_capacity_give_a_warning(found):
     sentence, = found([('a', ['ours', 'broken'], MIX)], [OURS, broken])
     assert sentence.startswith(
         'Host broken gets no priority instance, for the report of the host')
-    unsold = host('low', capacity.HostCPUs(
-        frozenset({0, 1}), frozenset({2}), capacity.parse_ratio('0.5'), True))
+    unsold = host('low', cpu_capacity.HostCPUs(
+        frozenset({0, 1}), frozenset({2}), cpu_capacity.parse_ratio('0.5'),
+        True))
     sentence, = found([('a', ['ours', 'low'], MIX)], [OURS, unsold])
     assert 'Host low may sell no low-priority vCPU' in sentence
     new = host('new', None, free_ram_mb=None)

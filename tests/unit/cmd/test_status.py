@@ -22,7 +22,7 @@ from nova_prio.cmd import status
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
 from nova_prio.compat import interfaces
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.virt.libvirt import config_checks
 from nova_prio.virt.libvirt import guest_xml
 
@@ -196,8 +196,9 @@ def test_untested_nova_is_warning(found, monkeypatch):
 #: CPU sets as in COMPUTE.
 SHARED = frozenset(range(8, 12))
 GUEST_HOST = guests.GuestHost(
-    cpus=capacity.HostCPUs(
-        frozenset(range(8)), SHARED, ratio=capacity.parse_ratio(2), mix=True),
+    cpus=cpu_capacity.HostCPUs(
+        frozenset(range(8)), SHARED, ratio=cpu_capacity.parse_ratio(2),
+        mix=True),
     cells=[frozenset(range(12))], low_emulator=SHARED)
 
 

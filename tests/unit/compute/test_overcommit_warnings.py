@@ -6,13 +6,13 @@ import fixtures
 import pytest
 
 from nova_prio.compute import oversold_warnings
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.model import usage
 
-LOW = usage.Usage(capacity.Demand('low', 0, 6), {}, 6, 512, 512, {})
-ORDINARY = usage.Usage(capacity.Demand(None, 0, 4), {}, 4, 512, 512, {})
-HIGH = usage.Usage(capacity.Demand('high', 2, 0), {}, 0, 512, 512, {})
+LOW = usage.Usage(cpu_capacity.Demand('low', 0, 6), {}, 6, 512, 512, {})
+ORDINARY = usage.Usage(cpu_capacity.Demand(None, 0, 4), {}, 4, 512, 512, {})
+HIGH = usage.Usage(cpu_capacity.Demand('high', 2, 0), {}, 0, 512, 512, {})
 
 
 @pytest.fixture
@@ -27,9 +27,10 @@ def report_of(usages, ratio, mix=True):
     """Return the report of a host with 4 dedicated and 4 shared CPUs."""
     totals = usage.Totals(used for _, used in usages)
     return capacity_report.CapacityReport.from_usage(
-        capacity.HostCPUs(frozenset(range(4)), frozenset(range(4, 8)),
-                          capacity.parse_ratio(ratio), mix),
-        capacity.calculate_used(2, totals.low_shared, totals.ordinary_shared),
+        cpu_capacity.HostCPUs(frozenset(range(4)), frozenset(range(4, 8)),
+                              cpu_capacity.parse_ratio(ratio), mix),
+        cpu_capacity.calculate_used(
+            2, totals.low_shared, totals.ordinary_shared),
         vcpus_used=12, low_by_cell={})
 
 

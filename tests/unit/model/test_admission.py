@@ -5,7 +5,7 @@ import types
 import pytest
 
 from nova_prio.model import admission
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import memory_pages
 
 
@@ -13,7 +13,7 @@ def make_host(mix=True, partition_problem='', blocked=(), blocked_by='',
               problem=''):
     return types.SimpleNamespace(
         mix=mix, floating_cpus=12, shared_cpus=4,
-        sellable=capacity.Rows(8, 16, 8),
+        sellable=cpu_capacity.Rows(8, 16, 8),
         partition_problem=partition_problem, blocked=frozenset(blocked),
         blocked_by=blocked_by, problem=problem)
 
@@ -21,7 +21,7 @@ def make_host(mix=True, partition_problem='', blocked=(), blocked_by='',
 def make_request(priority=None, needed=(0, 4, 4), vcpus=4, memory_mb=256,
                  wants_whole_cores=False, page_size=None):
     return types.SimpleNamespace(
-        priority=priority, needed_rows=capacity.Rows(*needed), vcpus=vcpus,
+        priority=priority, needed_rows=cpu_capacity.Rows(*needed), vcpus=vcpus,
         memory_mb=memory_mb, memory_parts=((page_size, memory_mb),),
         wants_whole_cores=wants_whole_cores)
 
@@ -30,7 +30,7 @@ def find_reasons(host, request, remaining=(8, 16, 8), free_memory_mb=4096,
                  small=None):
     return [(refusal.reason, refusal.needed, refusal.available)
             for refusal in admission.find_refusals(
-                host, request, capacity.Rows(*remaining), free_memory_mb,
+                host, request, cpu_capacity.Rows(*remaining), free_memory_mb,
                 small)]
 
 
@@ -95,8 +95,9 @@ def test_mix_host_needs_free_small_pages(
 
 def test_detail_names_small_pages():
     refusal, = admission.find_refusals(
-        make_host(), make_request('low', (0, 1, 0)), capacity.Rows(8, 16, 8),
-        4096, memory_pages.SmallPages(page_kb=4, total_mb=2048, free_mb=-1))
+        make_host(), make_request('low', (0, 1, 0)),
+        cpu_capacity.Rows(8, 16, 8), 4096,
+        memory_pages.SmallPages(page_kb=4, total_mb=2048, free_mb=-1))
     assert ('the host has 0 of 2048 MB of its memory in small pages free; the '
             'instance needs 256 MB in small pages' == refusal.detail)
 
@@ -129,19 +130,20 @@ def test_refusal_as_text_omits_missing_numbers(numbers, text):
 
 def test_detail_names_row_and_blocking_guests():
     refusal, = admission.find_refusals(
-        make_host(), make_request('low', (0, 4, 0)), capacity.Rows(8, 3, 0),
-        4096, None)
+        make_host(), make_request('low', (0, 4, 0)),
+        cpu_capacity.Rows(8, 3, 0), 4096, None)
     assert ('the low row has 3 of 16 vCPUs free, 4 are needed' ==
             refusal.detail)
     refusal, = admission.find_refusals(
         make_host(blocked={4, 5}), make_request('high', (4, 0, 0)),
-        capacity.Rows(3, 16, 8), 4096, None)
+        cpu_capacity.Rows(3, 16, 8), 4096, None)
     assert ('the high row has 3 of 8 vCPUs free, 4 are needed (guests on '
             'stale CPU sets use 2 more until a hard reboot or a move of these '
             'guests)' == refusal.detail)
     refusal, = admission.find_refusals(
         make_host(blocked={4, 5}, blocked_by='vm-a, vm-b'),
-        make_request('high', (4, 0, 0)), capacity.Rows(3, 16, 8), 4096, None)
+        make_request('high', (4, 0, 0)), cpu_capacity.Rows(3, 16, 8), 4096,
+        None)
     assert ('the high row has 3 of 8 vCPUs free, 4 are needed (guests use 2 '
             'more until those on stale CPU sets are hard rebooted or moved, '
             'and the others are pinned to other CPUs or shut down with virsh) '

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_cpus
 
 HIGH = {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}
@@ -41,7 +41,7 @@ def test_cpus_of_four_vcpus(specs, dedicated, shared):
 
 
 def test_demand_has_the_priority():
-    assert capacity.Demand('high', 4, 0) == flavor_cpus.get_demand(4, HIGH)
+    assert cpu_capacity.Demand('high', 4, 0) == flavor_cpus.get_demand(4, HIGH)
 
 
 @pytest.mark.parametrize('specs', [

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import inventory
 
 STOCK = {'total': 4, 'min_unit': 1, 'max_unit': 4, 'step_size': 1,
@@ -16,9 +16,9 @@ def build(stock=STOCK, mix=True, vcpu=4, largest_vcpu=4, memory_mb=0,
     """Return the inventories of a host with 8 dedicated and 4 shared CPUs."""
     return inventory.build_priority_inventories(
         {'VCPU': stock, 'MEMORY_MB': stock, 'DISK_GB': stock},
-        capacity.HostCPUs(
+        cpu_capacity.HostCPUs(
             frozenset(range(8)), frozenset(range(8, 12)),
-            capacity.parse_ratio('2.0'), mix),
+            cpu_capacity.parse_ratio('2.0'), mix),
         types.SimpleNamespace(
             vcpu=vcpu, largest_vcpu=largest_vcpu, memory_mb=memory_mb,
             has_priority=has_priority))
@@ -76,8 +76,8 @@ def test_mix_host_has_just_enough_memory_for_its_instances(
 
 
 def test_cpu_inventories_keep_reserved_and_omit_empty_sets():
-    host = capacity.HostCPUs(frozenset(range(8)), frozenset(),
-                             capacity.parse_ratio('2.0'), mix=False)
+    host = cpu_capacity.HostCPUs(frozenset(range(8)), frozenset(),
+                                 cpu_capacity.parse_ratio('2.0'), mix=False)
     assert {'PCPU': dict(STOCK, total=8, max_unit=8, allocation_ratio=1.0,
                          reserved=2)} == inventory.build_cpu_inventories(
         host, {'PCPU': {'reserved': 2, 'total': 3}, 'VCPU': STOCK})

@@ -4,7 +4,7 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import leases
 from nova_prio.model import usage
 
@@ -38,7 +38,7 @@ def test_totals_of_all_and_of_arrived_sets(host):
             ('a', 1, True, False), ('b', 2, True, True),
             ('c', 4, False, False), ('d', None, True, False)):
         used = memory_mb and usage.Usage(
-            demand=capacity.Demand(None, 0, 1), shared_by_cell={}, vcpu=1,
+            demand=cpu_capacity.Demand(None, 0, 1), shared_by_cell={}, vcpu=1,
             memory_mb=memory_mb, ram_mb=memory_mb, memory_by_cell={})
         host.begin(uuid, leases.LeaseSet(
             usage=used, is_counted=is_counted, is_incoming=is_incoming))

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import usage
 
-LOW = usage.Usage(capacity.Demand('low', 0, 4), {0: 3, 1: 1}, 4, 512, 500, {})
-ORDINARY = usage.Usage(capacity.Demand(None, 0, 2), {}, 2, 512, 500, {})
-MIXED = usage.Usage(capacity.Demand('high', 2, 1), {1: 1}, 1, 512, 500, {})
+LOW = usage.Usage(
+    cpu_capacity.Demand('low', 0, 4), {0: 3, 1: 1}, 4, 512, 500, {})
+ORDINARY = usage.Usage(cpu_capacity.Demand(None, 0, 2), {}, 2, 512, 500, {})
+MIXED = usage.Usage(cpu_capacity.Demand('high', 2, 1), {1: 1}, 1, 512, 500, {})
 
 
 def test_counts_by_class():
@@ -23,7 +24,7 @@ def test_low_guests_by_cell():
 
 def test_amounts_in_placement_and_memory():
     assert 0 == usage.Totals([]).largest_vcpu
-    large = usage.Usage(capacity.Demand(None, 0, 8), {}, 8, 512, 500, {})
+    large = usage.Usage(cpu_capacity.Demand(None, 0, 8), {}, 8, 512, 500, {})
     totals = usage.Totals([LOW, ORDINARY, large])
     assert (14, 8) == (totals.vcpu, totals.largest_vcpu)
     assert (3 * 512, 3 * 500) == (totals.memory_mb, totals.ram_mb)

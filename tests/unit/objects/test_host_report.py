@@ -7,19 +7,19 @@ from oslo_versionedobjects import fields
 from oslo_versionedobjects import fixture
 import pytest
 
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.model import low_supply
 from nova_prio.model import memory_pages
 from nova_prio.objects import host_report
 
-CPUS = capacity.HostCPUs(frozenset(range(8)), frozenset(range(8, 12)),
-                         capacity.parse_ratio('2.0'), mix=True)
+CPUS = cpu_capacity.HostCPUs(frozenset(range(8)), frozenset(range(8, 12)),
+                             cpu_capacity.parse_ratio('2.0'), mix=True)
 
 
 def make_report():
     return capacity_report.CapacityReport.from_usage(
-        CPUS, capacity.Rows(4, 8, 2), 14, {1: 3},
+        CPUS, cpu_capacity.Rows(4, 8, 2), 14, {1: 3},
         partition_problem='no partition', blocked=frozenset((6, 7)),
         blocked_by='vm-b', problem='no report', leased=frozenset((5,)),
         small_pages=memory_pages.SmallPages(4, 2048, -512),
@@ -45,9 +45,9 @@ def test_report_survives_a_round_trip():
     assert make_report() == read
     assert (True, 12, 4, {5, 6, 7}) == (
         read.mix, read.floating_cpus, read.shared_cpus, read.hidden)
-    assert capacity.Rows(8, 16, 8) == read.sellable
-    assert capacity.Rows(6, 8, 2) == read.used_or_blocked
-    assert capacity.Rows(2, 8, 6) == read.remaining
+    assert cpu_capacity.Rows(8, 16, 8) == read.sellable
+    assert cpu_capacity.Rows(6, 8, 2) == read.used_or_blocked
+    assert cpu_capacity.Rows(2, 8, 6) == read.remaining
 
 
 def test_stored_text_is_unchanged():
@@ -86,13 +86,13 @@ def read_as(version, **data):
 def test_report_of_an_older_compute_is_read():
     read = read_as('1.0', low_by_cell=None, partition_problem=None,
                    blocked_cpus=None)
-    assert capacity.Rows(4, 8, 2) == read.used
+    assert cpu_capacity.Rows(4, 8, 2) == read.used
     assert {} == read.low_by_cell
     read = read_as('1.1', partition_problem=None, blocked_cpus=None)
     assert {1: 3} == read.low_by_cell
     assert '' == read.partition_problem
     read = read_as('1.2', blocked_cpus=None)
-    assert capacity.Rows(4, 8, 6) == read.remaining
+    assert cpu_capacity.Rows(4, 8, 6) == read.remaining
     read = read_as('1.3', blocked_by=None, problem=None)
     assert ({6, 7}, '', '') == (read.blocked, read.blocked_by, read.problem)
     read = read_as('1.4', leased_cpus=None)
@@ -113,7 +113,7 @@ def test_absurd_low_supply_is_unknown(stored):
     """The host has 12 floating CPUs. The rest of the report counts."""
     read = read_as('1.7', low_supply=stored)
     assert read.low_supply is None
-    assert capacity.Rows(4, 8, 2) == read.used
+    assert cpu_capacity.Rows(4, 8, 2) == read.used
 
 
 def test_wait_may_be_unknown():
@@ -138,12 +138,12 @@ def test_report_of_a_problem_has_no_remaining_capacity():
     assert ('no report', 14, False) == (
         read.problem, read.vcpus_used, read.mix)
     assert read.small_pages is None
-    assert capacity.Rows(0, 0, 0) == read.remaining
+    assert cpu_capacity.Rows(0, 0, 0) == read.remaining
 
 
 def test_report_of_a_newer_compute_is_read():
     read = read_as('1.99', not_known_yet={'a': 1})
-    assert capacity.Rows(4, 8, 2) == read.used
+    assert cpu_capacity.Rows(4, 8, 2) == read.used
     assert {1: 3} == read.low_by_cell
 
 

@@ -20,7 +20,7 @@ from nova import objects
 from nova.virt import hardware
 import pytest
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import memory_pages
 from nova_prio.objects import host_report
 from nova_prio.scheduler.filters import priority_filter
@@ -290,10 +290,10 @@ def state_of(host, ratio, aggregates):
     """
     cells = host.topology.cells
     return nova_objects.host_state(
-        cpus=capacity.HostCPUs(
+        cpus=cpu_capacity.HostCPUs(
             frozenset().union(*(cell.pcpuset for cell in cells)),
             frozenset().union(*(cell.cpuset for cell in cells)),
-            capacity.parse_ratio(ratio), host.mix),
+            cpu_capacity.parse_ratio(ratio), host.mix),
         pinned=[cpu for cell in cells for cpu in cell.pinned_cpus],
         low=host.low, ordinary=host.ordinary, aggregates=aggregates,
         cells=cells, low_by_cell=host.low_by_cell, small_pages=(
@@ -478,10 +478,10 @@ def roomy_host(dedicated, shared=(), sizes=((4, ), (4, ))):
             mempages=[objects.NUMAPagesTopology(
                 size_kb=size, total=1024 * 1024 // size, used=0, reserved=0)
                 for size in kinds or (4, )]))
-    return nova_objects.host_state(cells=cells, cpus=capacity.HostCPUs(
+    return nova_objects.host_state(cells=cells, cpus=cpu_capacity.HostCPUs(
         frozenset().union(*(cell.pcpuset for cell in cells)),
         frozenset().union(*(cell.cpuset for cell in cells)),
-        capacity.parse_ratio(1), mix=True))
+        cpu_capacity.parse_ratio(1), mix=True))
 
 
 def high_request(guest_cells):

@@ -14,13 +14,13 @@ from nova.scheduler import host_manager
 from oslo_utils.fixture import uuidsentinel as uuids
 import pytest
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.objects import host_report
 from nova_prio.scheduler.filters import priority_filter
 from tests.unit import nova_objects
 from tests.unit.scheduler import drawn_hosts
 
-NO_MIX = capacity.HostCPUs(
+NO_MIX = cpu_capacity.HostCPUs(
     nova_objects.CPUS.dedicated, nova_objects.CPUS.shared,
     nova_objects.CPUS.ratio, mix=False)
 OTHER = nova_objects.host_state(stats={})

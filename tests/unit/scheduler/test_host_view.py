@@ -4,8 +4,8 @@ import gc
 import tracemalloc
 import types
 
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.objects import host_report
 from nova_prio.scheduler import host_view
 from tests.unit import nova_objects
@@ -15,7 +15,7 @@ def large_host(number):
     """Return the state of a host whose report differs from all others."""
     cells = {cell: number for cell in range(8)}
     report = capacity_report.CapacityReport.from_usage(
-        nova_objects.CPUS, capacity.calculate_used(4, 30, 4), 38 + number,
+        nova_objects.CPUS, cpu_capacity.calculate_used(4, 30, 4), 38 + number,
         cells)
     return types.SimpleNamespace(
         stats={host_report.STATS_KEY: host_report.HostReport.to_stats(report)})

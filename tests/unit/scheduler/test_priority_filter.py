@@ -6,14 +6,14 @@ from nova import objects
 from oslo_serialization import jsonutils
 import pytest
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import memory_pages
 from nova_prio.objects import host_report
 from nova_prio.scheduler.filters import priority_filter as pf
 from tests.unit import nova_objects as nova
 
-NO_MIX = capacity.HostCPUs(nova.CPUS.dedicated, nova.CPUS.shared,
-                           nova.CPUS.ratio, mix=False)
+NO_MIX = cpu_capacity.HostCPUs(nova.CPUS.dedicated, nova.CPUS.shared,
+                               nova.CPUS.ratio, mix=False)
 
 
 @pytest.fixture

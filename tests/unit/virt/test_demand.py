@@ -2,7 +2,7 @@
 
 import pytest
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_cpus
 from nova_prio.virt import demand
 from tests.unit import nova_objects
@@ -29,15 +29,16 @@ FLAVORS = [
 @pytest.mark.parametrize('flavor, expected', FLAVORS)
 def test_demand(flavor, expected):
     topology = nova_objects.request_spec(flavor).numa_topology
-    assert capacity.Demand(*expected) == demand.get_demand(flavor, topology)
+    assert (cpu_capacity.Demand(*expected) ==
+            demand.get_demand(flavor, topology))
 
 
 @pytest.mark.parametrize('flavor, expected', FLAVORS)
 def test_flavor_alone_gives_the_same_demand(flavor, expected):
-    assert capacity.Demand(*expected) == flavor_cpus.get_demand(
+    assert cpu_capacity.Demand(*expected) == flavor_cpus.get_demand(
         flavor.vcpus, flavor.extra_specs)
     # As at some moments of a move.
-    assert capacity.Demand(*expected) == demand.get_demand(flavor, None)
+    assert cpu_capacity.Demand(*expected) == demand.get_demand(flavor, None)
 
 
 @pytest.mark.parametrize('flavor, priority, needed_rows, wants_whole_cores', [

@@ -6,7 +6,7 @@ from nova import objects
 from nova.virt import hardware
 import pytest
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import memory_pages
 from nova_prio.virt import demand
 from nova_prio.virt import numa
@@ -14,10 +14,10 @@ from tests.unit import nova_objects
 
 objects.register_all()
 
-LOW = capacity.Demand('low', 0, 4)
-ORDINARY = capacity.Demand(None, 0, 4)
-MIXED = capacity.Demand('high', 2, 2)
-PINNED = capacity.Demand('high', 4, 0)
+LOW = cpu_capacity.Demand('low', 0, 4)
+ORDINARY = cpu_capacity.Demand(None, 0, 4)
+MIXED = cpu_capacity.Demand('high', 2, 2)
+PINNED = cpu_capacity.Demand('high', 4, 0)
 
 
 def cell(number, dedicated, shared, used):
@@ -29,7 +29,7 @@ def cell(number, dedicated, shared, used):
 
 def report(ratio='2.0', low_by_cell=None, blocked=()):
     return types.SimpleNamespace(
-        mix=True, ratio=capacity.parse_ratio(ratio),
+        mix=True, ratio=cpu_capacity.parse_ratio(ratio),
         low_by_cell=low_by_cell or {}, hidden=frozenset(blocked))
 
 

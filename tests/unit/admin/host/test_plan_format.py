@@ -10,14 +10,15 @@ import pytest
 from nova_prio.admin import host as admin_host
 from nova_prio.admin.host import plan_format
 from nova_prio.admin.host import verify
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 
-OLD = capacity.HostCPUs(
-    frozenset(), frozenset(range(12)), capacity.parse_ratio('16.0'), mix=False)
-PLANNED = capacity.HostCPUs(
-    frozenset(range(8)), frozenset(range(8, 12)), capacity.parse_ratio('2'),
-    mix=True)
+OLD = cpu_capacity.HostCPUs(
+    frozenset(), frozenset(range(12)), cpu_capacity.parse_ratio('16.0'),
+    mix=False)
+PLANNED = cpu_capacity.HostCPUs(
+    frozenset(range(8)), frozenset(range(8, 12)),
+    cpu_capacity.parse_ratio('2'), mix=True)
 VCPU = {'total': 12, 'reserved': 0, 'allocation_ratio': 16.0}
 
 
@@ -112,11 +113,11 @@ def test_plan_of_another_host_is_refused(save):
 
 
 def test_equal_ratios_with_different_texts_are_equal():
-    cpus = capacity.HostCPUs(
+    cpus = cpu_capacity.HostCPUs(
         PLANNED.dedicated, frozenset(range(9, 12)),
-        capacity.parse_ratio('2.0'), mix=True)
+        cpu_capacity.parse_ratio('2.0'), mix=True)
     report = capacity_report.CapacityReport.from_usage(
-        cpus, capacity.Rows(0, 0, 0), 0, {})
+        cpus, cpu_capacity.Rows(0, 0, 0), 0, {})
     assert {'cpu_shared_set'} == {
         line.item for line in verify._compare_options(PLANNED, report)
         if line.state != verify.OK}

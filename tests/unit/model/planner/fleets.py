@@ -8,7 +8,7 @@ import types
 
 from hypothesis import strategies as st
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model.planner import fleet as fleet_module
 from nova_prio.model.planner import resources
 from nova_prio.virt import demand
@@ -24,7 +24,7 @@ ALL_WAYS = frozenset(fleet_module.WAYS)
 
 
 def make_cpus(dedicated, shared, ratio=2, mix=True):
-    return capacity.HostCPUs(
+    return cpu_capacity.HostCPUs(
         frozenset(range(dedicated)),
         frozenset(range(dedicated, dedicated + shared)),
         decimal.Decimal(ratio), mix)
@@ -34,7 +34,7 @@ def make_report(cpus, used=(0, 0, 0), **more):
     return types.SimpleNamespace(**{
         'mix': cpus.mix, 'floating_cpus': len(cpus.floating),
         'shared_cpus': len(cpus.shared), 'sellable': cpus.sellable,
-        'used_or_blocked': capacity.Rows(*used), 'partition_problem': '',
+        'used_or_blocked': cpu_capacity.Rows(*used), 'partition_problem': '',
         'blocked': frozenset(), 'blocked_by': '', 'problem': '',
         'small_pages': None, **more})
 
@@ -42,8 +42,8 @@ def make_report(cpus, used=(0, 0, 0), **more):
 def make_needs(priority=None, dedicated=0, shared=0, memory_mb=1,
                has_cells=False, whole_cores=False, page_size=None, **more):
     """Return Needs; with ``has_cells``, the guest has one NUMA cell."""
-    need = capacity.Demand(priority, dedicated, shared)
-    rows = capacity.calculate_needed_rows(need)
+    need = cpu_capacity.Demand(priority, dedicated, shared)
+    rows = cpu_capacity.calculate_needed_rows(need)
     cells = (resources.GuestCell(rows, memory_mb),) if has_cells else ()
     return resources.Needs(
         demand.ResourceRequest(
@@ -64,7 +64,7 @@ def make_host(name, dedicated=8, shared=4, memory_mb=1000, cells=0,
         name, make_report(cpus, used, **dict(report)), memory_mb,
         cells=cells * (resources.Cell(
             make_cpus(dedicated // (cells or 1), shared // (cells or 1),
-                      ratio, mix), capacity.Rows(0, 0, 0),
+                      ratio, mix), cpu_capacity.Rows(0, 0, 0),
             memory_mb // (cells or 1)),),
         aggregates=tuple(aggregates), **more)
 
@@ -163,7 +163,7 @@ def find_violations(fleet):
         host, listed = fit.host, guests[name]
         used = _add(host.report.used_or_blocked, [
             each.needs.request.needed_rows for each in listed])
-        found.update((name, row) for row in capacity.find_oversold_rows(
+        found.update((name, row) for row in cpu_capacity.find_oversold_rows(
             host.report.sellable, used))
         memory_mb = host.free_memory_mb - sum(
             each.needs.request.memory_mb for each in listed)
@@ -181,7 +181,7 @@ def find_violations(fleet):
             used = _add(cell.used, [guest.rows for guest in of_cell])
             found.update(
                 ('%s cell %d' % (name, index), row) for row in
-                capacity.find_oversold_rows(cell.cpus.sellable, used))
+                cpu_capacity.find_oversold_rows(cell.cpus.sellable, used))
             if cell.free_memory_mb + cell.overcommit_mb < sum(
                     guest.memory_mb for guest in of_cell):
                 found.add(('%s cell %d' % (name, index), 'memory'))
@@ -194,4 +194,4 @@ def find_violations(fleet):
 
 
 def _add(base, rows):
-    return capacity.Rows(*map(sum, zip(base, *rows)))
+    return cpu_capacity.Rows(*map(sum, zip(base, *rows)))

@@ -9,7 +9,7 @@ groups. It uses no module of the planner but the classes of the fleet.
 import hypothesis
 from hypothesis import strategies as st
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model.planner import fleet as fleet_module
 from nova_prio.model.planner import plan
 from tests.unit.model.planner import fleets
@@ -56,7 +56,7 @@ def may_enter(fleet, state, instance, name):
             sums, report.sellable, request.needed_rows) if needed):
         return False
     free_mb = host.free_memory_mb
-    if not report.mix and request.priority != capacity.HIGH:
+    if not report.mix and request.priority != cpu_capacity.HIGH:
         free_mb += host.overcommit_mb
     if free_mb < sum(each.needs.request.memory_mb for each in guests):
         return False

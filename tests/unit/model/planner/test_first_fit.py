@@ -40,7 +40,7 @@ def pack(hosts, *kinds):
 
 @pytest.mark.parametrize('kinds, hosts, bound, resource', [
     ([], 0, 0, 'CPUs'),
-    # The example of capacity.py fills one host.
+    # The example of cpu_capacity.py fills one host.
     ([(make_low(4), 4), (fleets.make_needs('high', dedicated=4), 2)],
      1, 1, 'CPUs'),
     # 17 low vCPUs, but 16 fit on a host.

@@ -7,8 +7,8 @@ from nova.objects import fields
 from nova.virt import hardware
 import pytest
 
-from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import cpu_capacity
 from nova_prio.model import memory_pages
 from nova_prio.model.planner import host_fit
 from nova_prio.model.planner import resources
@@ -118,11 +118,11 @@ def test_guest_takes_small_pages_and_gives_them_back(page_size, free_mb):
 def test_report_of_a_host_can_be_used():
     cpus = fleets.make_cpus(8, 4)
     report = capacity_report.CapacityReport.from_usage(
-        cpus, capacity.Rows(2, 4, 0), 6, {}, blocked={0, 1})
+        cpus, cpu_capacity.Rows(2, 4, 0), 6, {}, blocked={0, 1})
     host = resources.Host('host', report, 1000,
                           aggregates=(fleets.PRIORITY,))
     fit = host_fit.HostFit.from_host(host)
-    assert capacity.Rows(4, 12, 8) == fit.remaining
+    assert cpu_capacity.Rows(4, 12, 8) == fit.remaining
     assert () == fit.choose_cells(
         fleets.make_needs('high', dedicated=4))
     assert fit.choose_cells(
@@ -142,7 +142,7 @@ def make_nova_cell(index, used, memory_mb, used_mb):
 
 
 USED = st.builds(
-    lambda high, shared: capacity.Rows(high, shared, shared),
+    lambda high, shared: cpu_capacity.Rows(high, shared, shared),
     st.integers(0, 4), st.integers(0, 8))
 
 
@@ -163,8 +163,8 @@ def test_cells_are_those_that_nova_chooses(cells, guest, is_pinned):
         for index, (used, used_mb) in enumerate(cells)])
     guest_cells, nova_cells = [], []
     for index, (vcpus, memory_mb) in enumerate(guest):
-        rows = capacity.Rows(*((vcpus, 0, 0) if is_pinned
-                               else (0, vcpus, vcpus)))
+        rows = cpu_capacity.Rows(*((vcpus, 0, 0) if is_pinned
+                                   else (0, vcpus, vcpus)))
         guest_cells.append(resources.GuestCell(rows, memory_mb))
         numbers = set(range(10 * index, 10 * index + vcpus))
         nova_cells.append(objects.InstanceNUMACell(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nova_prio.model import capacity
+from nova_prio.model import cpu_capacity
 from nova_prio.model import memory_pages
 from nova_prio.model.planner import fleet as fleet_module
 from nova_prio.model.planner import plan
@@ -33,7 +33,7 @@ def get_moves(found):
 
 
 def test_drain_moves_low_before_ordinary_before_high():
-    # The example of capacity.py: the third host has room for all.
+    # The example of cpu_capacity.py: the third host has room for all.
     fleet = make({'a': {}, 'b': dict(is_enabled=False), 'c': {}},
                  ('high', 'a', HIGH), ('plain', 'a', ORDINARY),
                  ('low', 'a', LOW))
@@ -226,7 +226,7 @@ def test_loss_evacuates_all_guests_that_fit():
     found = plan.plan_loss(fleet, 'a')
     assert {'evacuate'} == {move.way for move in found.moves}
     assert 2 == len(found.moves)
-    assert plan.Addition(capacity.Rows(4, 0, 0), 1, 0) == (
+    assert plan.Addition(cpu_capacity.Rows(4, 0, 0), 1, 0) == (
         plan.calculate_addition(found.misses))
-    assert plan.Addition(capacity.Rows(0, 0, 0), 0, 0) == (
+    assert plan.Addition(cpu_capacity.Rows(0, 0, 0), 0, 0) == (
         plan.calculate_addition([]))
