@@ -12,7 +12,7 @@ from nova import context
 from nova.scheduler.client import report
 
 from benchmarks import clock
-from nova_prio.admin.fleet import cloud
+from nova_prio.admin.fleet import cloud_fleet
 
 
 def measure(hosts, instances, repeats):
@@ -25,7 +25,7 @@ def measure(hosts, instances, repeats):
     """
     runs = []
     for _ in range(repeats):
-        seconds, fleet = clock.seconds(lambda: cloud.read_fleet(
+        seconds, fleet = clock.seconds(lambda: cloud_fleet.read_fleet(
             context.get_admin_context(), report.report_client_singleton()))
         runs.append(seconds)
         found = len(fleet.hosts), len(fleet.instances)

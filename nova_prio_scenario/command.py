@@ -114,7 +114,7 @@ class Play(command.Command):
             from nova_prio_scenario import cloud
             recorder = None
             if makes_page:
-                from nova_prio.admin.page import render as html
+                from nova_prio.admin.page import templates
                 from nova_prio_scenario import page
                 recorder = page.Recorder(scenario)
             from nova_prio_scenario import player
@@ -129,7 +129,7 @@ class Play(command.Command):
                 played = scenario_player.play()
             if recorder is None:
                 return played, None
-            return played, html.render(recorder.make_page(played))
+            return played, templates.render(recorder.make_page(played))
 
 
 @contextlib.contextmanager

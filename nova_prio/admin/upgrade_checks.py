@@ -214,21 +214,21 @@ def _check_guests(conf: cfg.ConfigOpts) -> _Findings:
     """
     from nova import exception
     from nova_prio.admin.audit import finding
-    from nova_prio.admin.audit import guests
+    from nova_prio.admin.audit import guest_audit
     try:
         # This host, and the guests that libvirt runs on it.
-        host, running = guests.read_guests(conf)
+        host, running = guest_audit.read_guests(conf)
     except exception.Invalid:
         # A CPU set of the configuration cannot be read: _check_compute says
         # which one.
         return
-    except guests.GuestsUnreadable as error:
+    except guest_audit.GuestsUnreadable as error:
         yield WARNING, (
             'The guests of this host are not checked: %s; start libvirt, and '
             'run this as a user who may connect to it.'
             % str(error).rstrip('.'))
         return
-    found = list(guests.check(host, running))
+    found = list(guest_audit.check(host, running))
     # Kind of finding -> clause that says what is wrong with the guests.
     for kind, state in _OLD_GUESTS.items():
         # Each is the UUID of a guest, and its CPUs in libvirt.
@@ -240,11 +240,11 @@ def _check_guests(conf: cfg.ConfigOpts) -> _Findings:
     # Of all releases of Nova, only 33 cannot live-migrate guests that an older
     # one started without I/O threads. The sentence names these guests; it is
     # '' if there are none.
-    sentence = guests.describe_immovable(running)
-    if sentence and guests.needs_io_threads():
+    sentence = guest_audit.describe_immovable(running)
+    if sentence and guest_audit.needs_io_threads():
         # This host has Nova 33.
         yield WARNING, sentence
-    elif sentence and guests.precedes_nova_33():
+    elif sentence and guest_audit.precedes_nova_33():
         # This host has an older release: there is nothing to do yet.
         yield SUCCESS, sentence
 

@@ -107,7 +107,7 @@ def _audit_guests(parsed_args):
     :returns: iterator of tuples with the values of ``COLUMNS``
     """
     from nova_prio.admin.audit import finding as audit_finding
-    from nova_prio.admin.audit import guests
+    from nova_prio.admin.audit import guest_audit
     conf = controller.get_conf()
     if not controller.is_compute():
         raise exceptions.CommandError(
@@ -124,7 +124,7 @@ def _audit_guests(parsed_args):
     guest_host, running = controller.read_guests(conf)
     # A list of the findings, with the name of the host in each.
     findings = audit_finding.set_host(
-        conf.host, guests.check(guest_host, running))
+        conf.host, guest_audit.check(guest_host, running))
     # Without the databases, the last column, the instance name, is unknown.
     for finding in findings:
         yield _make_row(finding, 'found') + ('',)
@@ -132,7 +132,7 @@ def _audit_guests(parsed_args):
         # A Finding without a kind: its row has the CPUs of the guests.
         totals = audit_finding.Finding(
             kind='', host=conf.host,
-            libvirt=guests.summarize(guest_host, running))
+            libvirt=guest_audit.summarize(guest_host, running))
         yield _make_row(totals, 'ok') + ('',)
 
 

@@ -103,13 +103,14 @@ class ShowCapacity(report.Report):
         columns = first_columns + COLUMNS + unit_columns
         rows = _make_lines(members, units, parsed_args)
         if parsed_args.html:
-            from nova_prio.admin.page import capacity as capacity_page
-            from nova_prio.admin.page import render
+            from nova_prio.admin.page import capacity_page
+            from nova_prio.admin.page import templates
             page = capacity_page.build(
                 context, controller.get_conf(), hosts, silent_cells, selected,
                 request, units, parsed_args.flavor,
                 data=[dict(zip(columns, row)) for row in rows])
-            output_file.write('--html', parsed_args.html, render.render(page))
+            output_file.write(
+                '--html', parsed_args.html, templates.render(page))
         if tables.is_for_reading(parsed_args):
             columns = first_columns + TABLE + unit_columns
             rows = _make_lines(
@@ -123,7 +124,7 @@ class ShowCapacity(report.Report):
         :param hosts: the hosts to lose, each a ``HostRecord``
         :returns: exit status
         """
-        from nova_prio.admin.fleet import cloud
+        from nova_prio.admin.fleet import cloud_fleet
         from nova_prio.admin.fleet import loss
         from nova_prio.admin import host_inventory
         from nova_prio.admin.moves import verdicts
@@ -137,7 +138,7 @@ class ShowCapacity(report.Report):
         # The verdicts are those of the code of nova-scheduler: which hosts it
         # refuses for a guest.
         losses = list(loss.list_losses(
-            cloud.read_fleet(context, placement), members,
+            cloud_fleet.read_fleet(context, placement), members,
             verdicts.Verdicts(context, placement)))
         columns, make_row = capacity_loss.COLUMNS, capacity_loss.make_row
         if tables.is_for_reading(parsed_args):

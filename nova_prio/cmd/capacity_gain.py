@@ -114,16 +114,17 @@ class ShowGain(report.Report):
         :param hosts: list of ``HostRecord`` with a report
         :returns: dict, name of a host -> (dict, column -> value)
         """
-        from nova_prio.admin.fleet import cloud
-        from nova_prio.admin import gain
+        from nova_prio.admin import cloud_gain
+        from nova_prio.admin.fleet import cloud_fleet
         flavor = controller.find_flavor(context, parsed_args.flavor)
         # The instances have low priority. If the flavor does not say so, the
         # scheduler hint of a request does.
         hints = _get_hints(flavor, parsed_args.flavor)
-        needs = gain.make_flavor_needs(flavor, hints)
+        needs = cloud_gain.make_flavor_needs(flavor, hints)
         now = capacity_show.find_units(self.app, context, flavor, hints)
-        fleet = cloud.read_fleet(context, controller.make_placement_client())
-        measured = gain.measure_empty(fleet, hosts, needs)
+        fleet = cloud_fleet.read_fleet(
+            context, controller.make_placement_client())
+        measured = cloud_gain.measure_empty(fleet, hosts, needs)
         units = {}
         for name, numbers in measured.items():
             # ``now.count`` is how many fit beside the present instances.

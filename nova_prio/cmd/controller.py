@@ -115,13 +115,13 @@ def make_audit(context, placement):
 
     :param placement: nova.scheduler.client.report.SchedulerReportClient
     """
-    from nova_prio.admin.audit import guests
+    from nova_prio.admin.audit import guest_audit
     from nova_prio.admin.audit import run
     conf = get_conf()
     this_host = conf.host if is_compute() else None
     return run.CloudAudit(
         context, placement, name=this_host,
-        read_guests=functools.partial(guests.read_guests, conf))
+        read_guests=functools.partial(guest_audit.read_guests, conf))
 
 
 def find_flavor(context, wanted):
@@ -147,10 +147,10 @@ def read_guests(conf):
     :returns: (``audit.guests.GuestHost``, list of ``guest_xml.Guest``)
     :raises CommandError: if libvirt does not answer
     """
-    from nova_prio.admin.audit import guests
+    from nova_prio.admin.audit import guest_audit
     try:
-        return guests.read_guests(conf)
-    except guests.GuestsUnreadable as error:
+        return guest_audit.read_guests(conf)
+    except guest_audit.GuestsUnreadable as error:
         raise exceptions.CommandError(
             '%s. Run this command on the compute host, as a user who may '
             'connect to libvirt.' % str(error).rstrip('.')) from error

@@ -69,7 +69,7 @@ def make_plots(comparisons):
     :param comparisons: list of ``Comparison``, sorted by the percentage
     :returns: list of ``gain_page.Plot``
     """
-    from nova_prio.admin.page import gain as gain_page
+    from nova_prio.admin.page import gain_page
     # gain.Setup, which is a ratio without or with mix -> points of the line
     points_of_setups = {}
     for comparison in comparisons:

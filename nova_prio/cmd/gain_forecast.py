@@ -113,15 +113,15 @@ def show_cloud(command, context, parsed_args, names):
     :param names: names of the hosts
     :returns: exit status
     """
-    from nova_prio.admin.fleet import cloud
-    from nova_prio.admin import gain as servers
+    from nova_prio.admin import cloud_gain
+    from nova_prio.admin.fleet import cloud_fleet
     from nova_prio.admin import host_inventory
     ratios = _parse_ratios(parsed_args)
     growth = report.get_number(
         parsed_args, 'growth', least=0, most=10000, parse=_parse_percent) or 0
     if not parsed_args.hosts:
         listed, _ = host_inventory.list_hosts(context)
-        unusable = servers.find_unusable(names, listed)
+        unusable = cloud_gain.find_unusable(names, listed)
         for name, reason in unusable.items():
             command.app.LOG.warning(
                 'Host %s is omitted with its servers: it %s.', name, reason)
@@ -130,7 +130,7 @@ def show_cloud(command, context, parsed_args, names):
             raise exceptions.CommandError(
                 '--what-if has no hosts; give some with one compute node, '
                 'which is up.')
-    fleet = cloud.read_fleet(context, controller.make_placement_client())
+    fleet = cloud_fleet.read_fleet(context, controller.make_placement_client())
     report.warn_of_silent_cells(command.app, fleet.silent_cells)
     # Name of a host -> HostFit, without the hosts with several compute nodes.
     hosts = fleet.list_empty_hosts(names)
@@ -141,8 +141,8 @@ def show_cloud(command, context, parsed_args, names):
     try:
         # A list of ``first_fit.Kind``, each a number of equal servers with the
         # priority that they would have.
-        found = servers.read_kinds(fleet, names, parsed_args.low)
-    except servers.UnknownLabel as error:
+        found = cloud_gain.read_kinds(fleet, names, parsed_args.low)
+    except cloud_gain.UnknownLabel as error:
         report.refuse('--low', error, 'all, the names and IDs of flavors, and '
                       'the IDs of projects, of the servers on the hosts')
     groups = planner.group_hosts(hosts.values())
@@ -276,14 +276,14 @@ def _show(command, parsed_args, comparisons, plotted, assumption):
     last_line = '%s %s' % (gain_answers.summarize(comparisons), assumption)
     columns = gain_answers.COLUMNS
     if parsed_args.html:
-        from nova_prio.admin.page import gain as gain_page
-        from nova_prio.admin.page import render
+        from nova_prio.admin.page import gain_page
+        from nova_prio.admin.page import templates
         page = gain_page.GainPage(
             title='Hosts with and without mix', lead=[last_line],
             plots=gain_answers.make_plots(plotted), columns=columns,
             rows=gain_answers.make_rows(plotted))
         output_file.write(
-            '--html', parsed_args.html, render.render_gain(page))
+            '--html', parsed_args.html, templates.render_gain(page))
     command.show(parsed_args, columns, gain_answers.make_rows(comparisons))
     return command.end(report.CLEAN, last_line)
 

@@ -175,9 +175,9 @@ def _add_steps(rows, host, planned_cpus):
     :param rows: list of PlanRow, which this extends
     :returns: HostResult with the number of problems and the first step
     """
-    from nova_prio.admin.host import plan
+    from nova_prio.admin.host import plan_rows
     problems = sum(row.is_blocking for row in rows)
-    steps = plan.list_steps(host, planned_cpus, rows)
+    steps = plan_rows.list_steps(host, planned_cpus, rows)
     rows += steps
     # The last row is no step: its planned value says whether the host is ready
     # to be changed, 'ready' or 'not ready'.
@@ -198,7 +198,7 @@ def _read_rows(placement, context, host, planned_cpus, must_know_cpus):
     :returns: (list of PlanRow, dict: UUID of an instance -> its name)
     """
     from nova_prio.admin.host import local_checks
-    from nova_prio.admin.host import plan
+    from nova_prio.admin.host import plan_rows
     from nova_prio.admin.host import state
     conf = controller.get_conf()
     rows, names = [], {}
@@ -221,7 +221,7 @@ def _read_rows(placement, context, host, planned_cpus, must_know_cpus):
         if must_know_cpus and not is_this_host:
             cpu_options.check_cpus_exist(
                 state.find_existing_cpus(view), planned_cpus)
-        rows += plan.make_plan(view, planned_cpus, guests_by_uuid)
+        rows += plan_rows.make_plan(view, planned_cpus, guests_by_uuid)
     else:
         rows += local_checks.check_guests(guest_host, guests, planned_cpus)
     if is_this_host:

@@ -55,7 +55,7 @@ class Metrics(command.Command):
                   controller.report_errors()):
                 # Nova is imported late: the help is fast, and these contexts
                 # turn an error of Nova into a CommandError.
-                from nova_prio.admin import metrics
+                from nova_prio.admin import cloud_metrics
                 placement = controller.make_placement_client()
                 # None omits the findings. The audit runs when they are read.
                 findings = None
@@ -63,7 +63,7 @@ class Metrics(command.Command):
                     findings = _audit(context, placement)
                 requests = _build_requests(
                     self.app, context, parsed_args.flavor)
-                families, silent_cells = metrics.collect(
+                families, silent_cells = cloud_metrics.collect(
                     context, placement, findings, requests)
                 report.warn_of_silent_cells(self.app, silent_cells)
                 data = _format(families)
@@ -72,11 +72,11 @@ class Metrics(command.Command):
             # failed: the numbers of the last success are out of date.
             if path is not None:
                 # The error may have come before the import above.
-                from nova_prio.admin import metrics
-                failure = metrics.describe_collection(
+                from nova_prio.admin import cloud_metrics
+                failure = cloud_metrics.describe_collection(
                     has_succeeded=False, started_at=time.time())
                 output_file.write('--output', path, _format(
-                    metrics.make_families(failure)))
+                    cloud_metrics.make_families(failure)))
             raise
         if path is None:
             self.app.stdout.write(data.decode())

@@ -53,7 +53,7 @@ class PlanRoom(report.Report):
 
     def act(self, context, parsed_args):
         """List the planned moves, and make them; return the exit status."""
-        from nova_prio.admin.moves import room as room_module
+        from nova_prio.admin.moves import room_plan
         # No move starts after this time.
         end = time.monotonic() + parsed_args.timeout
         flavor = controller.find_flavor(context, parsed_args.flavor)
@@ -62,7 +62,7 @@ class PlanRoom(report.Report):
                 context, '--aggregate', parsed_args.aggregate,
                 allowed='names of aggregates with computes')
         number = parsed_args.count
-        room = room_module.RoomPlan(
+        room = room_plan.RoomPlan(
             context, controller.make_placement_client(), flavor=flavor,
             number=number, aggregate=parsed_args.aggregate)
         room.refresh()
@@ -109,7 +109,7 @@ class PlanRoom(report.Report):
 def _make_rows(cloud, moves):
     """Return the rows of the planned moves.
 
-    :param cloud: ``cloud.CloudFleet``, the hosts and instances
+    :param cloud: ``cloud_fleet.CloudFleet``, the hosts and instances
     :param moves: tuple of ``fleet.Move``
     :returns: list of tuples with the values of ``COLUMNS``
     """

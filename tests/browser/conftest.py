@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from nova_prio.admin.page import content
-from nova_prio.admin.page import render
+from nova_prio.admin.page import templates
 from tests.browser import chromium
 from tests.browser import pages
 
@@ -31,7 +31,7 @@ def open_page(browser, tmp_path):
     """Return a function that opens the page of a ``content.Page``."""
     def open_page(page):
         path = tmp_path / 'page.html'
-        path.write_text(render.render(page), 'utf-8')
+        path.write_text(templates.render(page), 'utf-8')
         browser.get(path.as_uri())
     return open_page
 

@@ -12,7 +12,7 @@ import tempfile
 from selenium.webdriver.common import by
 
 from nova_prio.admin.page import content
-from nova_prio.admin.page import render
+from nova_prio.admin.page import templates
 from tests.browser import chromium
 from tests.browser import pages
 
@@ -40,7 +40,7 @@ def main(directory):
         shoot(driver, seed, directory / 'scenario-page.png', 720,
               ['[data-step="3"]'])
         path = pathlib.Path(temporary) / 'capacity.html'
-        path.write_text(render.render(content.Page(
+        path.write_text(templates.render(content.Page(
             title='CPU capacity of priority hosts', data=[], flavor='high-8',
             lead=['5 of 5 hosts of the cloud.'], steps=[pages.make_step(
                 [pages.make_host(number, 24) for number in range(1, 6)])])),

@@ -12,7 +12,7 @@ from nova import exception
 from nova.tests.functional.api import client
 from oslo_service import service as oslo_service
 
-from nova_prio.admin.audit import migrations as audit_migrations
+from nova_prio.admin.audit import unfinished_migrations
 from nova_prio_scenario import migrations
 from tests import commands
 from tests.explore import kinds
@@ -231,7 +231,8 @@ class ExploredCloud(double_pins.PinnedCloud):
                 self.request(server, **{'os-resetState': {'state': state}})
         for host in self.HOSTS:
             self.update_host(host)
-        with mock.patch.object(audit_migrations, '_CONFIRMING_SECONDS', -1):
+        with mock.patch.object(
+                unfinished_migrations, '_CONFIRMING_SECONDS', -1):
             _, rows, _ = commands.run('audit', '--fix')
         self.points.wait_until_still(0.5, PATIENCE_SECONDS)
         for row in rows:

@@ -13,7 +13,7 @@ from nova import objects
 from oslo_db import exception as db_exception
 from oslo_utils.fixture import uuidsentinel as uuids
 
-from nova_prio.admin.audit import allocations
+from nova_prio.admin.audit import allocation_audit
 from nova_prio.admin.audit import finding
 from nova_prio.admin.audit import repairs
 from nova_prio.cmd import audit as command
@@ -296,7 +296,7 @@ class Allocations(Audit):
         for broken in (
                 mock.patch.object(objects.Migration, 'get_by_uuid',
                                   side_effect=db_exception.DBError('failed')),
-                mock.patch.object(allocations, '_TYPE_VERSION', '9.9')):
+                mock.patch.object(allocation_audit, '_TYPE_VERSION', '9.9')):
             with broken:
                 row, = self.audit('--fix', status=report.FAILED)
             self.assertEqual('unread', row['Finding'])
@@ -326,7 +326,7 @@ class Allocations(Audit):
                         instance._context, server['id'],
                         expected_attrs=['flavor', 'system_metadata'])])
             self.assertEqual([], list(
-                allocations._check_instances(view, None)))
+                allocation_audit._check_instances(view, None)))
 
     def test_repair_is_retried_if_others_write(self):
         server = self.create('high')
@@ -515,7 +515,7 @@ class Hosts(Audit):
              ('mix2', 'unread', 'failed')],
             [(row['Host'], row['Finding'], row['State']) for row in rows])
         self.assertIn('no resource provider for the host', rows[1]['Remedy'])
-        with mock.patch('nova_prio.admin.audit.hosts.check',
+        with mock.patch('nova_prio.admin.audit.host_audit.check',
                         side_effect=AttributeError('new')):
             row, _ = self.audit(status=report.FAILED)
         self.assertIn('AttributeError: new. Correct that', row['Remedy'])

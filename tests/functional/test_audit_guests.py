@@ -9,7 +9,7 @@ from lxml import etree
 from nova.virt import hardware
 from oslo_utils.fixture import uuidsentinel as uuids
 
-from nova_prio.admin.audit import guests
+from nova_prio.admin.audit import guest_audit
 from nova_prio.cmd import report
 from nova_prio.compat import contract
 from nova_prio.virt import demand
@@ -30,14 +30,14 @@ class Guests(test_audit.Audit):
 
     def read(self, conf):
         connection = self.computes['mix1'].driver._host.get_connection()
-        return (guests.GuestHost.from_libvirt(
+        return (guest_audit.GuestHost.from_libvirt(
                     conf, connection.getCapabilities()),
-                guests.select_nova_guests(self.running.values()))
+                guest_audit.select_nova_guests(self.running.values()))
 
     def audit(self, *arguments, database='sqlite://', **kwargs):
         """Run the command on the first host."""
         with (self.host_conf('mix1'),
-              mock.patch.object(guests, 'read_guests', self.read)):
+              mock.patch.object(guest_audit, 'read_guests', self.read)):
             self.flags(connection=database, group='api_database')
             return super().audit(*arguments, **kwargs)
 

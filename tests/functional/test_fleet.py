@@ -9,7 +9,7 @@ from nova.scheduler.client import report as report_client
 from nova.tests.functional.api import client
 import os_resource_classes as orc
 
-from nova_prio.admin.fleet import cloud as fleet_cloud
+from nova_prio.admin.fleet import cloud_fleet
 from nova_prio.model.planner import plan as planner
 from tests.functional import base
 
@@ -25,7 +25,7 @@ class FleetTest(base.FunctionalTest):
         """Return the CloudFleet after an update of each host."""
         for name in sorted(set(self.computes) - self.hosts_down):
             self.update_host(name)
-        return fleet_cloud.read_fleet(
+        return cloud_fleet.read_fleet(
             nova_context.get_admin_context(),
             report_client.SchedulerReportClient())
 
@@ -249,7 +249,7 @@ class MovesMeanwhile(FleetTest):
                         for _ in range(2))
         self.api.post_server_action(ended, {'migrate': {'host': 'mix2'}})
         self._wait_for_state_change({'id': ended}, 'VERIFY_RESIZE')
-        iterate = fleet_cloud._iterate_instances
+        iterate = cloud_fleet._iterate_instances
 
         def change(cctxt):
             """Read the instances, and let the moves go on."""
@@ -259,7 +259,7 @@ class MovesMeanwhile(FleetTest):
             self.api.post_server_action(begun, {'migrate': {'host': 'mix2'}})
             self._wait_for_state_change({'id': begun}, 'VERIFY_RESIZE')
 
-        with mock.patch.object(fleet_cloud, '_iterate_instances', change):
+        with mock.patch.object(cloud_fleet, '_iterate_instances', change):
             cloud = self.read()
         self.assertEqual({begun, ended}, {
             each.instance_uuid for each in cloud.migrations})

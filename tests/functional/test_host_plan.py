@@ -11,7 +11,7 @@ import fixtures
 from lxml import etree
 from nova import exception
 
-from nova_prio.admin.audit import guests
+from nova_prio.admin.audit import guest_audit
 from nova_prio.cmd import report
 from nova_prio.compat import contract
 from nova_prio.compute import oversold_warnings
@@ -265,12 +265,12 @@ class HostPlan(colocation.Colocation):
         host = self.computes['mix1'].driver._host
 
         def read(conf):
-            return (guests.GuestHost.from_libvirt(
+            return (guest_audit.GuestHost.from_libvirt(
                 conf, host.get_connection().getCapabilities()),
-                guests.select_nova_guests(servers))
+                guest_audit.select_nova_guests(servers))
 
         with (self.host_conf('mix1'),
-              mock.patch('nova_prio.admin.audit.guests.read_guests', read),
+              mock.patch.object(guest_audit, 'read_guests', read),
               mock.patch(
                   'nova_prio.virt.libvirt.config_checks.ISOLATED', path),
               mock.patch('nova_prio_host.command.find_problems',

@@ -14,8 +14,8 @@ from nova import objects
 from prometheus_client import parser
 
 from nova_prio.admin.audit import finding
+from nova_prio.admin import cloud_metrics
 from nova_prio.admin.explain import judge
-from nova_prio.admin import metrics
 from nova_prio.model import cpu_capacity
 from nova_prio.model import low_supply
 from nova_prio.objects import host_report
@@ -56,7 +56,7 @@ class Metrics(base.FunctionalTest):
         """
         found = {}
         for family in parser.text_string_to_metric_families(text):
-            metric = metrics.METRICS[family.name]
+            metric = cloud_metrics.METRICS[family.name]
             self.assertEqual(('gauge', metric.help),
                              (family.type, family.documentation))
             for sample in family.samples:
@@ -110,7 +110,7 @@ class Metrics(base.FunctionalTest):
         self.assertEqual({(): 1}, found['nova_prio_collection_success'])
         now = found['nova_prio_collection_timestamp_seconds'][()]
         self.assertTrue(before <= now <= time.time())
-        self.assertEqual(metrics.METRICS.keys(), found.keys())
+        self.assertEqual(cloud_metrics.METRICS.keys(), found.keys())
 
     def test_units_are_those_of_capacity_show(self):
         self.boot(self.high, az='nova:mix1')

@@ -6,7 +6,7 @@ import json
 
 import testtools
 
-from nova_prio.admin.page import render
+from nova_prio.admin.page import templates
 from nova_prio_scenario import cloud
 from nova_prio_scenario import document
 from nova_prio_scenario import page
@@ -47,7 +47,7 @@ class ScenarioPage(testtools.TestCase):
             recorder = page.Recorder(scenario)
             self.played = player.Player(
                 running, scenario, lambda line: None, recorder).play()
-            self.text = render.render(recorder.make_page(self.played))
+            self.text = templates.render(recorder.make_page(self.played))
         self.document = json.loads(json.dumps(self.played.to_dict()))
 
     def test_page_shows_the_hosts_after_each_step(self):

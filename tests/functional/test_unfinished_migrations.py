@@ -12,7 +12,7 @@ from nova import exception
 from nova import objects
 from nova.tests.functional.api import client
 
-from nova_prio.admin.audit import migrations
+from nova_prio.admin.audit import unfinished_migrations
 from nova_prio.cmd import audit as command
 from nova_prio.cmd import report
 from nova_prio.objects import migration_states
@@ -253,13 +253,13 @@ class UnfinishedMigrations(test_audit.Audit):
     def test_audit_does_not_end_move_that_begins_during_audit(self):
         server, _ = self.fail_to_migrate()
         migration = self.migration_of(server)
-        stock = migrations._end
+        stock = unfinished_migrations._end
 
         def change_first(*args):
             self.change(server, task_state='rebooting')
             return stock(*args)
 
-        with mock.patch.object(migrations, '_end', change_first):
+        with mock.patch.object(unfinished_migrations, '_end', change_first):
             row, = self.audit('--fix', status=report.FAILED)
         self.assertIn('has changed since it was read', row['Remedy'])
         self.assertIsNotNone(self.claimed(server))
@@ -354,7 +354,8 @@ class UnfinishedMigrations(test_audit.Audit):
         server = self.resized()
         self.kill_in('confirm_resize', None, 'confirming', server,
                      confirmResize=None)
-        with mock.patch.object(migrations, '_CONFIRMING_SECONDS', -1):
+        with mock.patch.object(
+                unfinished_migrations, '_CONFIRMING_SECONDS', -1):
             self.reset_and_fix(server)
         self.soon(lambda: self.assertEqual(
             'confirmed', self.migration_of(server).status))

@@ -13,7 +13,7 @@ import shlex
 import pytest
 import yaml
 
-from nova_prio.admin import metrics
+from nova_prio.admin import cloud_metrics
 from nova_prio_host import metrics as host_metrics
 from tests import pages
 
@@ -23,13 +23,13 @@ RULES = [rule for group in yaml.safe_load((
     pages.ROOT / 'etc' / 'prometheus' / 'nova_prio.rules.yml'
 ).read_text())['groups'] for rule in group['rules']]
 ALERTS = {rule['alert']: rule for rule in RULES if 'alert' in rule}
-METRICS = {**metrics.METRICS, **host_metrics.METRICS}
+METRICS = {**cloud_metrics.METRICS, **host_metrics.METRICS}
 SERVICES = sorted((pages.ROOT / 'etc' / 'systemd').glob('*-metrics.service'))
 _NAME = re.compile(r'(?<![\w:])nova_prio_\w+')
 
 
 def test_no_name_has_two_meanings():
-    assert not metrics.METRICS.keys() & host_metrics.METRICS.keys()
+    assert not cloud_metrics.METRICS.keys() & host_metrics.METRICS.keys()
 
 
 @pytest.mark.parametrize('page, directives', [

@@ -12,7 +12,7 @@ import re
 from sphinx.util import docutils
 import yaml
 
-from nova_prio.admin import metrics
+from nova_prio.admin import cloud_metrics
 from nova_prio_host import metrics as host_metrics
 
 _RULES = (pathlib.Path(__file__).parents[3]
@@ -55,7 +55,8 @@ class Metrics(docutils.SphinxDirective):
     required_arguments = 1
 
     def run(self):
-        module = {'cloud': metrics, 'host': host_metrics}[self.arguments[0]]
+        modules = {'cloud': cloud_metrics, 'host': host_metrics}
+        module = modules[self.arguments[0]]
         self.env.note_dependency(module.__file__)
         rows = []
         for name, metric in module.METRICS.items():

@@ -17,16 +17,16 @@ from nova import exception
 from nova import objects
 
 from nova_prio.admin.audit import aggregates
-from nova_prio.admin.audit import allocations
+from nova_prio.admin.audit import allocation_audit
 from nova_prio.admin.audit import finding
-from nova_prio.admin.audit import guests
+from nova_prio.admin.audit import guest_audit
+from nova_prio.admin.audit import host_audit
 from nova_prio.admin.audit import host_view
-from nova_prio.admin.audit import hosts
-from nova_prio.admin.audit import migrations
 from nova_prio.admin.audit import pin_conflicts
 from nova_prio.admin.audit import providers
+from nova_prio.admin.audit import unfinished_migrations
 from nova_prio.admin import host_inventory
-from nova_prio.placement import allocations as prio_allocations
+from nova_prio.placement import allocations
 from nova_prio.virt.libvirt import guest_xml
 
 if typing.TYPE_CHECKING:
@@ -37,9 +37,10 @@ if typing.TYPE_CHECKING:
 _MOST_REQUESTS = 4
 _ContextAndHost = tuple['nova_context.RequestContext',
                         host_inventory.HostRecord]
-_ReadGuests = abc.Callable[[], tuple[guests.GuestHost, list[guest_xml.Guest]]]
+_ReadGuests = abc.Callable[
+    [], tuple[guest_audit.GuestHost, list[guest_xml.Guest]]]
 _ERRORS = (
-    prio_allocations.PlacementRefused, guests.GuestsUnreadable,
+    allocations.PlacementRefused, guest_audit.GuestsUnreadable,
     host_view.CellUnreachable, exception.NovaException,
     ks_exceptions.ClientException) + host_inventory.DATABASE_ERRORS
 
@@ -196,17 +197,17 @@ class CloudAudit:
             cell_context, self._client, host, self._read_disks, index, amounts)
         # Repairs follow this order: some need capacity that an earlier repair
         # frees.
-        findings = list(hosts.check(view))
+        findings = list(host_audit.check(view))
         findings += pin_conflicts.check(view)
         findings += aggregates.check(
             view, self._read_aggregates(self._context))
-        findings += migrations.check(view)
-        findings += allocations.check(view, self._client)
+        findings += unfinished_migrations.check(view)
+        findings += allocation_audit.check(view, self._client)
         # The guests of other hosts cannot be read from here. Of this host, the
         # function returns the CPU sets, a GuestHost, and a list of Guests.
         if host.name == self._local_host:
             guest_host, running = self._read_guests()
-            findings += guests.check(guest_host, running, view)
+            findings += guest_audit.check(guest_host, running, view)
         return finding.set_host(host.name, findings), view
 
     def repair(self, view: host_view.HostView,
@@ -222,7 +223,7 @@ class CloudAudit:
             repairable.repair(view.context, self._client)
         except _ERRORS as error:
             # Nova, Placement or a database failed, or the data have changed.
-            raise prio_allocations.PlacementRefused(
+            raise allocations.PlacementRefused(
                 str(error).rstrip('.')) from error
 
     def summarize(self, view: host_view.HostView) -> finding.Finding:
@@ -237,20 +238,20 @@ class CloudAudit:
         expected: collections.Counter[str] = collections.Counter()
         present: collections.Counter[str] = collections.Counter()
         # The allocation of such an instance has no root disk.
-        volume_backed = prio_allocations.find_volume_backed(
+        volume_backed = allocations.find_volume_backed(
             view.context, view.instances)
         for instance in view.instances:
-            expected.update(prio_allocations.get_expected(
+            expected.update(allocations.get_expected(
                 instance, instance.uuid in volume_backed))
         for resources in view.total_allocations.values():
             # Leave out the amounts of other resource classes.
-            present.update(prio_allocations.select_managed(resources))
+            present.update(allocations.select_managed(resources))
         compute = libvirt = ''
         if view.report:
             compute = finding.format_amounts(view.report.used._asdict())
         if view.name == self._local_host:
             guest_host, running = self._read_guests()
-            libvirt = guests.summarize(guest_host, running)
+            libvirt = guest_audit.summarize(guest_host, running)
         return finding.Finding(
             kind='', host=view.name, needed=finding.format_amounts(expected),
             placement=finding.format_amounts(present), compute=compute,

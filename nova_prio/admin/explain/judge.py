@@ -24,7 +24,7 @@ from nova.scheduler import weights
 
 from nova_prio.admin.explain import answers
 from nova_prio.admin.explain import candidates
-from nova_prio.admin.explain import hosts as explain_hosts
+from nova_prio.admin.explain import host_snapshot
 from nova_prio.admin import host_inventory
 from nova_prio.compat import hooks
 from nova_prio.model import cpu_capacity
@@ -68,7 +68,7 @@ class Judge:
         # As nova-scheduler does when it starts: Nova's code then runs our
         # request filter in this process, too.
         hooks.install_request_filter(prio_filter.restrict_request)
-        self.hosts = explain_hosts.Hosts(context)
+        self.hosts = host_snapshot.Hosts(context)
         self._aggregate_names = {
             each.uuid: each.name
             for each in self.hosts.aggs_by_id.values()}
@@ -317,7 +317,7 @@ class Judge:
             return
         for each in self.hosts.enabled_filters:
             passing, removed = self.hosts.split(each, passing, spec)
-            if not explain_hosts.is_priority_filter(each):
+            if not host_snapshot.is_priority_filter(each):
                 # PriorityFilter would refuse all of them for their shortage.
                 short, unfit = self.hosts.split(each, short, spec)
                 for state in unfit:
@@ -347,10 +347,10 @@ def _add_refusal(
     Only PriorityFilter tells its reason. For another filter, the reason is
     the first line of its docstring.
     """
-    if explain_hosts.is_priority_filter(the_filter):
+    if host_snapshot.is_priority_filter(the_filter):
         refusal = answers.find_refusal(state, decision.spec)
         if refusal:
             return decision.refuse(state, answers.PRIORITY_FILTER, refusal)
     return decision.add(state.uuid, type(the_filter).__name__,
                         'the host does not pass this filter: %s'
-                        % explain_hosts.describe_filter(the_filter))
+                        % host_snapshot.describe_filter(the_filter))

@@ -2,6 +2,6 @@
 
 """The hosts and instances of a cloud for the planner of moves.
 
-``cloud`` reads them, with the conversions of ``hosts`` and ``guests``, and
-``loss`` calculates the loss of a host.
+``cloud_fleet`` reads them, with the conversions of ``fleet_hosts`` and
+``fleet_instances``, and ``loss`` calculates the loss of a host.
 """

@@ -8,13 +8,13 @@ import collections
 from collections import abc
 import typing
 
-from nova_prio.admin.fleet import guests
+from nova_prio.admin.fleet import fleet_instances
 from nova_prio.admin.moves import verdicts as verdicts_module
 from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import plan
 
 if typing.TYPE_CHECKING:
-    from nova_prio.admin.fleet import cloud as fleet_cloud
+    from nova_prio.admin.fleet import cloud_fleet
 
 
 class Loss(typing.NamedTuple):
@@ -46,7 +46,7 @@ class Loss(typing.NamedTuple):
 
 
 def list_losses(
-        cloud: fleet_cloud.CloudFleet,
+        cloud: cloud_fleet.CloudFleet,
         members: abc.Mapping[str, abc.Collection[str]],
         verdicts: verdicts_module.Verdicts,
 ) -> abc.Iterator[Loss]:
@@ -69,7 +69,7 @@ def list_losses(
     for each in cloud.instances:
         if each.host not in lost:
             continue
-        if cloud.details[each.uuid].vm_state in guests.EVACUABLE:
+        if cloud.details[each.uuid].vm_state in fleet_instances.EVACUABLE:
             # The hosts that refuse it even after moves of other guests.
             refused[each.uuid] = verdicts.find_refusing(each.uuid)
         else:

@@ -7,8 +7,8 @@ mix host. :mod:`nova_prio.model.cpu_capacity` explains mix hosts, and the rows
 of their capacity. A guest floats on a CPU if it may run there, but is not
 pinned to it. An orphan guest runs although its instance is not on the host.
 
-``plan`` calculates the effect, with the data of ``local_checks``; ``verify``
-compares the plan with the result; ``removal`` undoes the plan.
+``plan_rows`` calculates the effect, with the data of ``local_checks``;
+``verify`` compares the plan with the result; ``removal`` undoes the plan.
 
 In all modules, ``context`` targets no cell, ``view`` has the records of the
 host, and ``planned_cpus`` are the CPUs of the plan.

@@ -12,7 +12,7 @@ from nova.objects import fields
 from nova.virt import hardware
 from oslo_config import cfg
 
-from nova_prio.admin.audit import guests as audit_guests
+from nova_prio.admin.audit import guest_audit
 from nova_prio.admin.audit import host_view
 from nova_prio.admin.host import plan_format
 from nova_prio.model import cpu_capacity
@@ -79,15 +79,15 @@ def check_host(conf: cfg.ConfigOpts, planned_cpus: cpu_capacity.HostCPUs,
     # Nova 33 cannot live-migrate guests that an older release started without
     # I/O threads. ``immovable`` is a sentence that names them, '' if there are
     # none.
-    immovable = audit_guests.describe_immovable(guests)
-    is_nova_33 = audit_guests.needs_io_threads()
+    immovable = guest_audit.describe_immovable(guests)
+    is_nova_33 = guest_audit.needs_io_threads()
     if immovable and is_nova_33:
         yield plan_format.PlanRow(
             plan_format.HOST, 'live migration',
             present='guests without I/O threads', remedy=immovable)
 
 
-def check_guests(host: audit_guests.GuestHost,
+def check_guests(host: guest_audit.GuestHost,
                  guests: abc.Iterable[guest_xml.Guest],
                  planned_cpus: cpu_capacity.HostCPUs,
                  ) -> abc.Iterator[plan_format.PlanRow]:

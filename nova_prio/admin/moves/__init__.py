@@ -7,6 +7,6 @@ and ``execution`` runs all moves of a plan in an allowed order. ``verdicts``
 checks a plan with the code of Nova. To drain is to move all instances away
 from a host: ``drain`` plans these moves, ``drain_run`` makes moves until none
 helps, ``batch`` chooses the next hosts, and ``drain_rows`` lists the moves and
-explains which instances are left. ``room`` makes room for new instances.
+explains which instances are left. ``room_plan`` makes room for new instances.
 ``services`` disables and enables nova-compute.
 """

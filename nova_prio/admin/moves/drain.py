@@ -16,7 +16,7 @@ from nova.compute import vm_states
 from nova import objects
 from nova.objects import fields
 
-from nova_prio.admin.fleet import cloud as fleet_cloud
+from nova_prio.admin.fleet import cloud_fleet
 from nova_prio.admin import host as admin_host
 from nova_prio.admin.moves import one_move
 from nova_prio.admin.moves import verdicts
@@ -65,7 +65,7 @@ class Drain:
 
         :raises nova_prio.admin.host.HostRefused: if a host is unknown
         """
-        self.cloud = fleet_cloud.read_fleet(self.context, self.placement)
+        self.cloud = cloud_fleet.read_fleet(self.context, self.placement)
         known = {host.name for host in self.cloud.hosts}
         for name in self.hosts:
             if name not in known:

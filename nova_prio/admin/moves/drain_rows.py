@@ -9,7 +9,7 @@ import typing
 
 from nova.compute import vm_states
 
-from nova_prio.admin.audit import guests
+from nova_prio.admin.audit import guest_audit
 from nova_prio.admin.moves import drain as drain_module
 from nova_prio.admin.moves import one_move
 from nova_prio.model.planner import fleet as planner_fleet
@@ -127,7 +127,7 @@ def _describe_refusals(drain: drain_module.Drain,
         for each in refusals)
     # In the bug below, Nova 33 expects I/O threads of a guest with NUMA cells,
     # which older releases do not give it.
-    may_be_bug = bool(instance.needs.cells) and guests.needs_io_threads()
+    may_be_bug = bool(instance.needs.cells) and guest_audit.needs_io_threads()
     if has_failed_live and may_be_bug:
         text += ('; Nova 33 cannot live-migrate it if an older release '
                  'started its guest (Launchpad bug 2152697): then hard reboot '

@@ -2,6 +2,6 @@
 
 """The HTML pages of ``nova-prio capacity show`` and ``scenario play``.
 
-``render`` makes a page from the plain data of ``content``. ``capacity`` reads
-this data from Nova; the scenario player has its own.
+``templates`` makes a page from the plain data of ``content``.
+``capacity_page`` reads this data from Nova; the scenario player has its own.
 """

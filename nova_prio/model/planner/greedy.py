@@ -9,7 +9,7 @@ import operator
 
 from nova_prio.model.planner import arrange
 from nova_prio.model.planner import fleet as fleet_module
-from nova_prio.model.planner import room
+from nova_prio.model.planner import fleet_room
 from nova_prio.model.planner import search
 
 #: How good a plan is: (what it does not achieve, its cost).
@@ -17,7 +17,7 @@ _RANK = operator.itemgetter(0, 1)
 
 
 def make_room(of_search: search.Search,
-              of_room: room.Room) -> list[fleet_module.Move]:
+              of_room: fleet_room.Room) -> list[fleet_module.Move]:
     """Return the better of two greedy plans that make room for instances.
 
     That is the plan after which more of the wanted instances fit, or if as
@@ -107,7 +107,7 @@ def _repair(of_search: search.Search, left: list[str]) -> list[str]:
     """
     fleet, remaining = of_search.fleet, []
     # (needs, server group) -> the Room that equal instances have in common.
-    rooms: dict[abc.Hashable, room.Room] = {}
+    rooms: dict[abc.Hashable, fleet_room.Room] = {}
     # The keys for which no guests can make room.
     hopeless = set()
     for uuid in left:
@@ -120,7 +120,7 @@ def _repair(of_search: search.Search, left: list[str]) -> list[str]:
             # A Room makes room for a number of equal instances: here for one
             # at a time.
             if key not in rooms:
-                rooms[key] = room.Room(of_search, instance, number=1)
+                rooms[key] = fleet_room.Room(of_search, instance, number=1)
             # This moves other guests away.
             has_room = rooms[key].extend()
             if has_room and of_search.move_away(uuid, search.PACK):

@@ -37,9 +37,9 @@ from nova_prio.model import cpu_capacity
 from nova_prio.model import memory_pages
 from nova_prio.model.planner import arrange
 from nova_prio.model.planner import fleet as fleet_module
+from nova_prio.model.planner import fleet_room
 from nova_prio.model.planner import greedy
 from nova_prio.model.planner import host_fit
-from nova_prio.model.planner import room
 from nova_prio.model.planner import search
 
 
@@ -175,7 +175,7 @@ def plan_room(fleet: fleet_module.Fleet, wanted: fleet_module.Instance,
     # ``of_search`` moves instances. ``of_room`` decides with it which guests
     # to move away, so that the wanted instances fit.
     of_search = search.Search(fleet, ways)
-    of_room = room.Room(of_search, wanted, number=number)
+    of_room = fleet_room.Room(of_search, wanted, number=number)
     try:
         moves: list[fleet_module.Move] = []
         if not of_room.is_sufficient():

@@ -16,7 +16,7 @@ from nova import exception
 from oslo_upgradecheck import upgradecheck
 import pytest
 
-from nova_prio.admin.audit import guests
+from nova_prio.admin.audit import guest_audit
 from nova_prio.admin import upgrade_checks
 from nova_prio.cmd import status
 from nova_prio.compat import contract
@@ -62,7 +62,8 @@ def found(monkeypatch, tmp_path):
     a check -> upgradecheck.Result.
     """
     conf = hooks.register_options()
-    monkeypatch.setattr(guests, 'read_guests', lambda conf: (GUEST_HOST, []))
+    monkeypatch.setattr(
+        guest_audit, 'read_guests', lambda conf: (GUEST_HOST, []))
     (tmp_path / 'online').write_text('0-11\n')
     monkeypatch.setattr(config_checks, 'ONLINE', tmp_path / 'online')
     (tmp_path / 'sys/fs/cgroup').mkdir(parents=True)
@@ -195,7 +196,7 @@ def test_untested_nova_is_warning(found, monkeypatch):
 
 #: CPU sets as in COMPUTE.
 SHARED = frozenset(range(8, 12))
-GUEST_HOST = guests.GuestHost(
+GUEST_HOST = guest_audit.GuestHost(
     cpus=cpu_capacity.HostCPUs(
         frozenset(range(8)), SHARED, ratio=cpu_capacity.parse_ratio(2),
         mix=True),
@@ -219,7 +220,7 @@ def make_guest(uuid, cpus, has_cells=True, threads=1):
 def test_guests_that_nova_33_cannot_migrate_are_named(
         found, monkeypatch, release, code, is_named):
     monkeypatch.setattr(contract, 'get_nova_release', lambda: release)
-    monkeypatch.setattr(guests, 'read_guests', lambda conf: (GUEST_HOST, [
+    monkeypatch.setattr(guest_audit, 'read_guests', lambda conf: (GUEST_HOST, [
         make_guest('old', [0]), make_guest('older', [1]),
         make_guest('new', [2], threads=2),
         make_guest('floating', SHARED, has_cells=False)]))
@@ -232,7 +233,7 @@ def test_guests_that_nova_33_cannot_migrate_are_named(
 def test_old_guests_are_named_in_the_order_of_the_remedies(
         found, monkeypatch):
     monkeypatch.setattr(contract, 'get_nova_release', lambda: '33.0.2')
-    monkeypatch.setattr(guests, 'read_guests', lambda conf: (GUEST_HOST, [
+    monkeypatch.setattr(guest_audit, 'read_guests', lambda conf: (GUEST_HOST, [
         make_guest('unthreaded', [0]), make_guest('floating', range(12)),
         make_guest('outside', [20], threads=2),
         make_guest('twin-1', [2], threads=2),
@@ -268,9 +269,9 @@ def test_uuids_stay_on_one_line(capsys):
 
 def test_guests_that_cannot_be_read_are_a_warning(found, monkeypatch):
     def fail(conf):
-        raise guests.GuestsUnreadable('libvirt does not answer: no')
+        raise guest_audit.GuestsUnreadable('libvirt does not answer: no')
 
-    monkeypatch.setattr(guests, 'read_guests', fail)
+    monkeypatch.setattr(guest_audit, 'read_guests', fail)
     result = found(COMPUTE)[OF_GUESTS]
     assert WARNING == result.code
     assert 'are not checked: libvirt does not answer: no;' in result.details
@@ -280,7 +281,7 @@ def test_wrong_cpu_set_does_not_stop_the_other_checks(found, monkeypatch):
     def fail(conf):
         raise exception.Invalid('Invalid range expression')
 
-    monkeypatch.setattr(guests, 'read_guests', fail)
+    monkeypatch.setattr(guest_audit, 'read_guests', fail)
     assert SUCCESS == found(COMPUTE)[OF_GUESTS].code
 
 

@@ -10,7 +10,7 @@ from lxml import html
 import pytest
 
 from nova_prio.admin.page import content
-from nova_prio.admin.page import render
+from nova_prio.admin.page import templates
 from nova_prio.model import provider_rows
 from tests import html_page
 from tests.unit.admin.page import contents
@@ -36,7 +36,7 @@ def test_hostile_names_are_text(name):
             facts=[(name, name)])
         steps = [content.PageStep([host], name, name, [
             content.RefusedServers([name], name, [name])])] * 2
-        return render.render(content.Page(
+        return templates.render(content.Page(
             title=name, steps=steps, data=[{name: name}], lead=[name],
             notes=[name], warnings=[name], flavor=name))
 
@@ -50,7 +50,7 @@ def test_hostile_names_are_text(name):
 
 
 def test_page_loads_nothing():
-    text = render.render(contents.page(contents.host()))
+    text = templates.render(contents.page(contents.host()))
     links = re.findall(r'(?:src|href)="([^"]*)"|url\(([^)]*)\)|@import', text)
     assert {first or second for first, second in links} == {
         'data:,', '#content', '#axis-0'}
@@ -62,7 +62,7 @@ def test_rows_show_sold_and_remaining_vcpus():
         'high': provider_rows.Row(4, 8, 3),
         'low': provider_rows.Row(20, 16, 0),
         'ordinary': provider_rows.Row(0, 0, 0)})
-    text = render.render(contents.page(host))
+    text = templates.render(contents.page(host))
     assert html_page.read_hosts(text)['mix1'].get_rows() == {
         'high': '3 left 4 of 8 sold', 'low': '0 left 20 of 16 sold, oversold',
         'ordinary': '0 left 0 of 0 sold'}
@@ -79,7 +79,8 @@ def test_flavor_shows_the_units_of_hosts_and_aggregates():
     name, = hosts[0].aggregates
     # Fewer than the sum: the hosts share a provider.
     step = content.PageStep(hosts, units={name: 4})
-    text = render.render(contents.page(*hosts, steps=[step], flavor='high-8'))
+    text = templates.render(contents.page(
+        *hosts, steps=[step], flavor='high-8'))
     found = html_page.read_hosts(text)
     assert '✓ 2 more high-8' in found['a'].text
     assert '✗ 0 more high-8: ' + shortage in found['b'].text
@@ -96,7 +97,7 @@ def test_flavor_shows_the_units_of_hosts_and_aggregates():
 @pytest.mark.parametrize('row, fits', [('high', '0'), ('ordinary', '2')])
 def test_host_disabled_for_priority_takes_ordinary_servers(row, fits):
     host = contents.host('a', units=2, takes_priority=False)
-    text = render.render(contents.page(
+    text = templates.render(contents.page(
         host, flavor='flavor', flavor_row=row))
     assert 'no priority servers' in html_page.read_hosts(text)['a'].text
     assert re.findall(r'data-(?:fits|high|low|ordinary)="(\d)"', text) == [
@@ -110,13 +111,13 @@ def test_mark_has_the_only_problem_as_its_reason(mark, change):
     for problems, expected in ((['It is off.'], mark + ': It is off. high'),
                                (['It is off.', 'It is old.'],
                                 mark + '⚠ 2 problems high')):
-        text = render.render(contents.page(
+        text = templates.render(contents.page(
             contents.host('a', problems=problems, **change)))
         assert expected in html_page.read_hosts(text)['a'].text
 
 
 def test_host_without_rows_says_so():
-    text = render.render(contents.page(contents.host('a', rows={})))
+    text = templates.render(contents.page(contents.host('a', rows={})))
     assert ('no rows: another compute driver'
             in html_page.read_hosts(text)['a'].text)
 
@@ -125,14 +126,15 @@ def test_line_above_the_reasons_is_no_item():
     refusal = content.RefusedServers(
         ['db'], 'No host.', ['a: full'], 'None for 4:')
     step = content.PageStep([contents.host()], refusals=[refusal])
-    text = render.render(contents.page(contents.host(), steps=[step]))
+    text = templates.render(contents.page(contents.host(), steps=[step]))
     assert ['a: full'] == html.document_fromstring(text).xpath(
         '//*[@class="refusal"]//li/text()')
     assert 'None for 4:' in html_page.read_refusals(text, 0)[0]
 
 
 def test_page_without_a_flavor_has_no_units():
-    text = render.render(contents.page(contents.host('a'), contents.host('b')))
+    text = templates.render(contents.page(
+        contents.host('a'), contents.host('b')))
     assert 'more' not in html_page.read_hosts(text)['a'].text
     assert 'id="fits"' not in text
 

@@ -14,7 +14,7 @@ from nova import objects
 from nova.objects import fields
 import os_resource_classes as orc
 
-from nova_prio.admin.fleet import hosts as fleet_hosts
+from nova_prio.admin.fleet import fleet_hosts
 from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 from nova_prio.model.planner import fleet as planner_fleet

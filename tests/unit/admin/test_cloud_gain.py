@@ -8,7 +8,7 @@ from nova import objects
 from nova.objects import fields
 from oslo_utils import timeutils
 
-from nova_prio.admin import gain
+from nova_prio.admin import cloud_gain
 from nova_prio.admin import host_inventory
 
 
@@ -31,5 +31,6 @@ def test_hosts_without_room_for_servers_are_named():
              make_record('other', age_seconds=9999)]
     assert {'down': 'is down', 'metal': 'is for bare metal servers',
             'twice': 'has 2 compute nodes, not one',
-            'silent': 'has 0 compute nodes, not one'} == gain.find_unusable(
+            'silent': 'has 0 compute nodes, not one'
+            } == cloud_gain.find_unusable(
         ['good', 'down', 'metal', 'twice', 'silent'], hosts)

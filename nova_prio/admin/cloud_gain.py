@@ -16,7 +16,7 @@ from nova import objects
 from nova.objects import fields
 
 from nova_prio.admin.explain import units
-from nova_prio.admin.fleet import guests
+from nova_prio.admin.fleet import fleet_instances
 from nova_prio.api import flavor_preview
 from nova_prio.model import cpu_capacity
 from nova_prio.model.planner import first_fit
@@ -24,7 +24,7 @@ from nova_prio.model.planner import gain
 from nova_prio.model.planner import resources
 
 if typing.TYPE_CHECKING:
-    from nova_prio.admin.fleet import cloud as fleet_cloud
+    from nova_prio.admin.fleet import cloud_fleet
     from nova_prio.admin import host_inventory
 
 #: The option that takes all unpinned instances for low-priority ones.
@@ -65,8 +65,8 @@ def make_flavor_needs(flavor: objects.Flavor,
     # asks for. The image is empty: the flavor alone counts.
     own_flavor, topology = flavor_preview.fit_request(
         flavor, objects.ImageMeta.from_dict({}), hints)
-    return guests.make_needs(own_flavor, topology, is_volume_backed=False,
-                             aggregates=frozenset())
+    return fleet_instances.make_needs(
+        own_flavor, topology, is_volume_backed=False, aggregates=frozenset())
 
 
 def find_unusable(names: abc.Iterable[str],
@@ -93,7 +93,7 @@ def find_unusable(names: abc.Iterable[str],
     return reasons
 
 
-def measure_empty(cloud: fleet_cloud.CloudFleet,
+def measure_empty(cloud: cloud_fleet.CloudFleet,
                   hosts: abc.Iterable[host_inventory.HostRecord],
                   needs: resources.Needs) -> dict[str, EmptyHost]:
     """Return how many instances would fit on each host if it were empty.
@@ -124,7 +124,7 @@ def measure_empty(cloud: fleet_cloud.CloudFleet,
     return found
 
 
-def read_kinds(cloud: fleet_cloud.CloudFleet, hosts: abc.Container[str],
+def read_kinds(cloud: cloud_fleet.CloudFleet, hosts: abc.Container[str],
                low: abc.Iterable[str]) -> list[first_fit.Kind]:
     """Count the instances of hosts, by needs with the priority of a forecast.
 

@@ -7,7 +7,7 @@ import dataclasses
 from nova import objects
 from oslo_utils.fixture import uuidsentinel as uuids
 
-from nova_prio.admin.fleet import hosts
+from nova_prio.admin.fleet import fleet_hosts
 from nova_prio.admin import host_inventory
 from nova_prio.model.planner import gain
 from nova_prio.model.planner import host_fit
@@ -26,7 +26,7 @@ def make_host(pages_of_2_mib):
         local_gb_used=0, free_disk_gb=100, cpu_allocation_ratio=2.0,
         ram_allocation_ratio=1.0, disk_allocation_ratio=1.0,
         numa_topology=objects.NUMATopology(cells=[cell])._to_json())
-    return hosts.make_host(host_inventory.HostRecord(
+    return fleet_hosts.make_host(host_inventory.HostRecord(
         node=node, cell=uuids.cell, service=None, aggregates=()), (),
         has_shared_disks=False)
 

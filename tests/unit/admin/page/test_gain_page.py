@@ -4,14 +4,15 @@
 
 from lxml import html
 
-from nova_prio.admin.page import gain
-from nova_prio.admin.page import render
+from nova_prio.admin.page import gain_page
+from nova_prio.admin.page import templates
 
 
 def make_page(text='text'):
-    plot = gain.Plot(text, [
-        gain.Line(text, [(0, 0), (50, 10)]), gain.Line(text, [(100, 20)])])
-    return html.document_fromstring(render.render_gain(gain.GainPage(
+    plot = gain_page.Plot(text, [
+        gain_page.Line(text, [(0, 0), (50, 10)]),
+        gain_page.Line(text, [(100, 20)])])
+    return html.document_fromstring(templates.render_gain(gain_page.GainPage(
         title=text, lead=[text], plots=[plot], columns=[text], rows=[[text]])))
 
 

@@ -19,8 +19,8 @@ from nova import objects
 from nova_prio.admin.explain import answers
 from nova_prio.admin.explain import requests
 from nova_prio.admin.explain import units
-from nova_prio.admin.fleet import cloud as fleet_cloud
-from nova_prio.admin.fleet import guests
+from nova_prio.admin.fleet import cloud_fleet
+from nova_prio.admin.fleet import fleet_instances
 from nova_prio.admin.moves import execution
 from nova_prio.admin.moves import one_move
 from nova_prio.admin.moves import servers as servers_module
@@ -71,7 +71,7 @@ class RoomPlan:
         code of nova-scheduler must accept each move, and the new instances
         after the moves.
         """
-        self.cloud = fleet_cloud.read_fleet(self.context, self.placement)
+        self.cloud = cloud_fleet.read_fleet(self.context, self.placement)
         verdicts = verdicts_module.Verdicts(self.context, self.placement)
         # Clauses, why nova-scheduler may refuse a host that passes here.
         self.doubts = verdicts.judge.list_doubts()
@@ -161,8 +161,8 @@ class RoomPlan:
         if self.aggregate is not None:
             aggregates = frozenset([self.aggregate])
         # Whether they will boot from a volume is unknown: make room for disks.
-        needs = guests.make_needs(embedded, topology, is_volume_backed=False,
-                                  aggregates=aggregates)
+        needs = fleet_instances.make_needs(
+            embedded, topology, is_volume_backed=False, aggregates=aggregates)
         needs = dataclasses.replace(needs, is_new=True, refused_hosts=closed)
         # A new instance has no UUID: the text stands for one.
         wanted = planner_fleet.Instance('wanted', needs)

@@ -27,55 +27,55 @@ if typing.TYPE_CHECKING:
     from nova.scheduler.client import report as report_client
 
 
-class Metric(typing.NamedTuple):
+class Gauge(typing.NamedTuple):
     """The names of the labels of a gauge, and a help."""
 
     labels: tuple[str, ...]
     help: str
 
 
-#: Name of a metric -> Metric.
+#: Name of a metric -> Gauge.
 METRICS = {
-    'nova_prio_cpus': Metric(
+    'nova_prio_cpus': Gauge(
         ('host', 'row', 'state'), 'vCPUs of a row of a host: those that are '
         'sold, sellable, or remaining.'),
-    'nova_prio_units': Metric(
+    'nova_prio_units': Gauge(
         ('host', 'flavor'), 'New servers of a flavor that fit on a host if '
         'the other hosts take none.'),
-    'nova_prio_aggregate_info': Metric(
+    'nova_prio_aggregate_info': Gauge(
         ('host', 'aggregate', 'priority'), 'A host in a host aggregate; '
         'whether the aggregate is for priority instances.'),
-    'nova_prio_blocked_cpus': Metric(
+    'nova_prio_blocked_cpus': Gauge(
         ('host',), 'Dedicated CPUs without a pinned instance that other '
         'guests use.'),
-    'nova_prio_low_supply_cpus': Metric(
+    'nova_prio_low_supply_cpus': Gauge(
         ('host',), 'CPUs whose time low-priority guests can get: their idle '
         'time, and the time that these guests use.'),
-    'nova_prio_low_wait_ratio': Metric(
+    'nova_prio_low_wait_ratio': Gauge(
         ('host',), 'Part of the time that the vCPUs of low-priority guests '
         'wait for a CPU.'),
-    'nova_prio_partition_problem': Metric(
+    'nova_prio_partition_problem': Gauge(
         ('host',), 'Whether the host cannot start guests with a priority.'),
-    'nova_prio_report_problem': Metric(
+    'nova_prio_report_problem': Gauge(
         ('host',), 'Whether the report of the host cannot be read, or the '
         'host refuses all priority instances.'),
-    'nova_prio_report_changed_timestamp_seconds': Metric(
+    'nova_prio_report_changed_timestamp_seconds': Gauge(
         ('host',), 'Time of the last change of the record of the compute '
         'node.'),
-    'nova_prio_service_seen_timestamp_seconds': Metric(
+    'nova_prio_service_seen_timestamp_seconds': Gauge(
         ('host',), 'Time of the last heartbeat of nova-compute.'),
-    'nova_prio_service_disabled': Metric(
+    'nova_prio_service_disabled': Gauge(
         ('host',), 'Whether nova-compute is disabled.'),
-    'nova_prio_priority_disabled': Metric(
+    'nova_prio_priority_disabled': Gauge(
         ('host',), 'Whether nova-prio host disable has disabled the host for '
         'priority instances.'),
-    'nova_prio_audit_findings': Metric(
+    'nova_prio_audit_findings': Gauge(
         ('kind',), 'Findings of nova-prio audit.'),
-    'nova_prio_collection_success': Metric(
+    'nova_prio_collection_success': Gauge(
         (), 'Whether Placement and all databases of Nova could be read.'),
-    'nova_prio_collection_duration_seconds': Metric(
+    'nova_prio_collection_duration_seconds': Gauge(
         (), 'Duration of this collection.'),
-    'nova_prio_collection_timestamp_seconds': Metric(
+    'nova_prio_collection_timestamp_seconds': Gauge(
         (), 'Start of this collection, in seconds since 1970.'),
 }
 
@@ -166,8 +166,8 @@ def make_families(samples: abc.Iterable[_Sample],
     """
     families = {
         name: core.GaugeMetricFamily(
-            name, metric.help, labels=metric.labels)
-        for name, metric in METRICS.items()}
+            name, gauge.help, labels=gauge.labels)
+        for name, gauge in METRICS.items()}
     for name, labels, value in samples:
         families[name].add_metric(labels, value)
     for family in families.values():

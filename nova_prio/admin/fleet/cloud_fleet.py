@@ -16,8 +16,8 @@ from nova import objects
 import os_resource_classes as orc
 import os_traits
 
-from nova_prio.admin.fleet import guests
-from nova_prio.admin.fleet import hosts as fleet_hosts
+from nova_prio.admin.fleet import fleet_hosts
+from nova_prio.admin.fleet import fleet_instances
 from nova_prio.admin import host_inventory
 from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import host_fit
@@ -47,7 +47,7 @@ class CloudFleet(typing.NamedTuple):
     hosts: tuple[resources.Host, ...]
     instances: tuple[planner_fleet.Instance, ...]
     groups: dict[str, planner_fleet.Group]
-    details: dict[str, guests.Details]
+    details: dict[str, fleet_instances.Details]
     migrations: list[objects.Migration]
     silent_cells: tuple[str, ...]
     not_live: abc.Mapping[str, frozenset[str]] = types.MappingProxyType({})
@@ -170,13 +170,13 @@ def read_fleet(context: nova_context.RequestContext,
                     continue
                 host = hosts[instance.host]
                 # Why the instance cannot be moved, or ''.
-                obstacle = guests.find_obstacle(
+                obstacle = fleet_instances.find_obstacle(
                     instance, host, instance.uuid in migrating)
-                planned = guests.make_instance(
+                planned = fleet_instances.make_instance(
                     instance, host, obstacle, is_volume_backed,
                     group=group_of.get(instance.uuid))
                 instances.append(planned)
-                details[instance.uuid] = guests.Details(
+                details[instance.uuid] = fleet_instances.Details(
                     name=instance.display_name,
                     class_name=planned.needs.class_name,
                     vm_state=instance.vm_state,

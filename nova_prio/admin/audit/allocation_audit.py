@@ -16,8 +16,8 @@ import os_resource_classes as orc
 
 from nova_prio.admin.audit import finding
 from nova_prio.admin.audit import host_view
-from nova_prio.admin.audit import migrations
 from nova_prio.admin.audit import repairs
+from nova_prio.admin.audit import unfinished_migrations
 from nova_prio.objects import migration_states
 from nova_prio.placement import allocation_repair
 from nova_prio.placement import allocations
@@ -205,7 +205,7 @@ def _find_migration_fault(
     # Nova may still work on the migration. Or the audit must end the migration
     # first, and moves or deletes its allocations then.
     if (migration_states.is_open(migration) or idle_instance is None or
-            migrations.needs_allocations(instance, migration)):
+            unfinished_migrations.needs_allocations(instance, migration)):
         return None
     # After a failed move, the instance is still on the source host: the repair
     # gives the instance back the allocations that its migration has.

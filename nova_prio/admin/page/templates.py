@@ -12,7 +12,7 @@ import jinja2
 from nova.virt import hardware
 
 from nova_prio.admin.page import cpu_map
-from nova_prio.admin.page import gain
+from nova_prio.admin.page import gain_page
 
 if typing.TYPE_CHECKING:
     from nova_prio.admin.page import content
@@ -41,10 +41,10 @@ def render(page: content.Page) -> str:
         max_cpus=max_cpus)
 
 
-def render_gain(page: gain.GainPage) -> str:
+def render_gain(page: gain_page.GainPage) -> str:
     """Return the HTML of a page of ``nova-prio capacity gain``."""
-    # The template calls functions of the module gain.
-    return _render('gain.html', script='', page=page, gain=gain)
+    # The template calls functions of the module gain_page.
+    return _render('gain.html', script='', page=page, gain_page=gain_page)
 
 
 def _render(template: str, script: str, **values: typing.Any) -> str:
