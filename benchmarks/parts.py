@@ -14,7 +14,7 @@ from nova.virt import hardware
 from benchmarks import clock
 from benchmarks import hosts
 from nova_prio.objects import host_report
-from nova_prio.scheduler import host_view
+from nova_prio.scheduler import state_view
 
 #: Numbers of used vCPUs, each of which makes a new text of a report.
 _NEVER_SEEN = itertools.count(1000000)
@@ -64,9 +64,9 @@ def measure_times(request, states, repeats):
     measure_part('free_cpus', lambda: states, lambda state: [
         cell.pcpuset - cell.pinned_cpus for cell in state.numa_topology.cells])
     measure_part('report', lambda: hosts.copy_for(request, states),
-                 host_view.get_report)
+                 state_view.get_report)
     measure_part('first_report', lambda: list(map(_with_new_report, states)),
-                 host_view.get_report)
+                 state_view.get_report)
     return found
 
 
@@ -86,10 +86,10 @@ def measure_memory(number=200):
 
     def read_reports():
         for state in states:
-            host_view.get_report(_with_new_report(state))
+            state_view.get_report(_with_new_report(state))
 
     # Objects that only the first host creates are not counted.
-    host_view.get_report(hosts.host(0))
+    state_view.get_report(hosts.host(0))
     tracemalloc.start()
     host_state_kib, states = measure_kib(
         lambda: [hosts.host(each) for each in range(number)])

@@ -153,7 +153,7 @@ class Cloud(Installed, host_operations.HostOperations, base.ServersTestBase):
         self._install()
         # The kernel of this machine does not know the CPUs of the hosts.
         for name in 'ISOLATED', 'ONLINE':
-            self.stub_out('nova_prio.virt.libvirt.config_checks.' + name,
+            self.stub_out('nova_prio.virt.libvirt.compute_checks.' + name,
                           pathlib.Path(os.devnull))
         self.flags(affinity_domains=list(self.affinity_domains),
                    group='nova_prio')

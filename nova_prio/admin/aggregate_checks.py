@@ -14,7 +14,7 @@ import typing
 
 from nova_prio.compat import interfaces
 from nova_prio.model import aggregate_metadata
-from nova_prio.scheduler import config_checks
+from nova_prio.scheduler import scheduler_checks
 from nova_prio.virt import driver_alias
 
 if typing.TYPE_CHECKING:
@@ -201,7 +201,7 @@ def _find_weigher_warnings(
     """
     # Key, such as "cpu_weight_multiplier" -> clause that says what would count
     # twice, such as "server groups count".
-    doubled = config_checks.find_doubled_multipliers(conf)
+    doubled = scheduler_checks.find_doubled_multipliers(conf)
     for key, effect in doubled.items():
         for aggregate in aggregates:
             multiplier = _parse_number(aggregate.metadata.get(key, 0))

@@ -19,10 +19,10 @@ from stevedore import extension
 
 from nova_prio.admin import aggregate_checks
 from nova_prio.admin import config_files
-from nova_prio.api import config_checks as api_checks
+from nova_prio.api import api_checks
 from nova_prio.compat import contract
 from nova_prio.compat import interfaces
-from nova_prio.scheduler import config_checks as scheduler_checks
+from nova_prio.scheduler import scheduler_checks
 from nova_prio.virt import driver_alias
 from nova_prio_host import command as host_command
 
@@ -171,7 +171,7 @@ def _check_scheduler(conf: cfg.ConfigOpts) -> _Findings:
 def _check_compute(conf: cfg.ConfigOpts) -> _Findings:
     """Check the configuration of nova-compute."""
     # This import takes a second.
-    from nova_prio.virt.libvirt import config_checks as compute_checks
+    from nova_prio.virt.libvirt import compute_checks
     # Nova imports drivers only from nova.virt, after it has loaded the
     # plug-ins of os-vif: that of this package puts its driver there.
     yield from _find_missing_plugin(

@@ -9,8 +9,8 @@ from oslo_log import log as logging
 
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
-from nova_prio.scheduler import config_checks
 from nova_prio.scheduler import request_filter
+from nova_prio.scheduler import scheduler_checks
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def start():
         configuration does not match
     """
     conf = hooks.register_options()
-    problems = config_checks.find_problems(conf)
+    problems = scheduler_checks.find_problems(conf)
     if problems:
         raise contract.StartRefused(problems[0])
     # The result is False if an earlier call has installed the filter: do not
@@ -57,7 +57,7 @@ def start():
              'classes': ','.join(conf.filter_scheduler.weight_classes),
              'multiplier': conf.nova_prio.priority_weight_multiplier,
              'domains': ','.join(conf.nova_prio.affinity_domains)})
-        for warning in config_checks.find_warnings(conf):
+        for warning in scheduler_checks.find_warnings(conf):
             LOG.warning('nova_prio: %s', warning)
 
 

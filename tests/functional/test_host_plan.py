@@ -272,7 +272,7 @@ class HostPlan(colocation.Colocation):
         with (self.host_conf('mix1'),
               mock.patch.object(guest_audit, 'read_guests', read),
               mock.patch(
-                  'nova_prio.virt.libvirt.config_checks.ISOLATED', path),
+                  'nova_prio.virt.libvirt.compute_checks.ISOLATED', path),
               mock.patch('nova_prio_host.command.find_problems',
                          return_value=list(cgroups))):
             self.flags(connection=database, group='api_database')

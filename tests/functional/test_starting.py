@@ -51,7 +51,7 @@ class Starting(base.FunctionalTest):
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'x')
         path.write_text('0-11\n')
         self.useFixture(fixtures.MonkeyPatch(
-            'nova_prio.virt.libvirt.config_checks.ONLINE', path))
+            'nova_prio.virt.libvirt.compute_checks.ONLINE', path))
         self.assertIn(
             "[nova_prio] low_emulator_set is '11-12', but CPUs 12 are not "
             'online', self._refusal(

@@ -20,7 +20,7 @@ from nova_prio.admin.audit import finding
 from nova_prio.compat import contract
 from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
-from nova_prio.virt.libvirt import config_checks
+from nova_prio.virt.libvirt import compute_checks
 from nova_prio.virt.libvirt import guest_xml
 
 if typing.TYPE_CHECKING:
@@ -68,7 +68,7 @@ class GuestHost(typing.NamedTuple):
             mix=conf.cpu_priority_mix_enable)
         # The emulator and I/O threads of low-priority guests run on the CPUs
         # of the option low_emulator_set, if it is set.
-        low_emulator = config_checks.get_low_emulator_set(conf) or shared
+        low_emulator = compute_checks.get_low_emulator_set(conf) or shared
         return cls(cpus=host_cpus, cells=cells,
                    low_emulator=frozenset(low_emulator))
 

@@ -15,8 +15,8 @@ from nova_prio.model import admission
 from nova_prio.model import cpu_capacity
 from nova_prio.model import memory_pages
 from nova_prio.scheduler.filters import priority_filter
-from nova_prio.scheduler import host_view
 from nova_prio.scheduler import request_view
+from nova_prio.scheduler import state_view
 
 if typing.TYPE_CHECKING:
     from nova import objects
@@ -154,17 +154,17 @@ def get_missing(state: host_manager.HostState,
     # Only the reasons that are a shortage have a needed amount.
     if not refusal.needed:
         return {}
-    report = host_view.get_report(state)
+    report = state_view.get_report(state)
     if report is None:
         return {}
     # Name of a resource -> amount that the empty host would have.
     limits = {orc.MEMORY_MB: state.total_usable_ram_mb}
-    small_pages = host_view.get_small_pages(state, report)
+    small_pages = state_view.get_small_pages(state, report)
     if small_pages is not None:
         limits[memory_pages.RESOURCE] = small_pages.total_mb
     for row, vcpus in report.sellable._asdict().items():
         limits[row + ' row'] = vcpus
-    remaining = host_view.get_remaining(state, report, request)
+    remaining = state_view.get_remaining(state, report, request)
     missing = {}
     for each in admission.find_refusals(
             report, request, remaining, state.free_ram_mb, small_pages):

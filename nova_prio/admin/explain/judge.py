@@ -30,9 +30,9 @@ from nova_prio.compat import hooks
 from nova_prio.model import cpu_capacity
 from nova_prio.model import reasons
 from nova_prio.placement import allocations
-from nova_prio.scheduler import config_checks
 from nova_prio.scheduler import request_filter as prio_filter
 from nova_prio.scheduler import request_view
+from nova_prio.scheduler import scheduler_checks
 from nova_prio.scheduler.weights import low_supply_weigher
 from nova_prio.scheduler.weights import priority_weighter
 
@@ -94,7 +94,7 @@ class Judge:
         for name, problem in sorted(self.hosts.unusable_filters.items()):
             doubts.append('filter %s cannot run here (%s)' % (name, problem))
         # Problems for which nova-scheduler does not start.
-        for problem in config_checks.find_problems(nova.conf.CONF):
+        for problem in scheduler_checks.find_problems(nova.conf.CONF):
             doubts.append(
                 'this nova.conf is not that of nova-scheduler, which would '
                 'not start with it: %s' % str(problem).rstrip('.'))

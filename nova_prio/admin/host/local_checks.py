@@ -18,7 +18,7 @@ from nova_prio.admin.host import plan_format
 from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 from nova_prio.virt import demand
-from nova_prio.virt.libvirt import config_checks
+from nova_prio.virt.libvirt import compute_checks
 from nova_prio.virt.libvirt import guest_xml
 
 #: States in which an instance has a guest, or gets the same guest back.
@@ -62,10 +62,10 @@ def check_host(conf: cfg.ConfigOpts, planned_cpus: cpu_capacity.HostCPUs,
     # Why nova-compute would refuse mix, and why the emulator threads of
     # low-priority guests could not run.
     if planned_cpus.mix:
-        problems['mix'] = config_checks.find_mix_problems(
+        problems['mix'] = compute_checks.find_mix_problems(
             conf, planned_cpus.dedicated, planned_cpus.shared,
             planned_cpus.ratio)
-    problems['low_emulator_set'] = config_checks.find_low_emulator_problems(
+    problems['low_emulator_set'] = compute_checks.find_low_emulator_problems(
         conf, planned_cpus.dedicated)
     for name, texts in problems.items():
         for text in texts:

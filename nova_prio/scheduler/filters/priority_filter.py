@@ -16,8 +16,8 @@ from nova_prio.model import admission
 from nova_prio.model import flavor_specs
 from nova_prio.objects import host_report
 from nova_prio.scheduler import failures
-from nova_prio.scheduler import host_view
 from nova_prio.scheduler import request_view
+from nova_prio.scheduler import state_view
 
 LOG = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ def _find_refusal(host_state, request):
     :param request: ``request_view.SchedulingRequest``
     """
     # The CPUs of the host and what it has sold; None without our driver.
-    report = host_view.get_report(host_state)
+    report = state_view.get_report(host_state)
     # Each check returns a Refusal, or None if the host passes.
     return (_check_aggregates(host_state, report, request) or
             _check_capacity(host_state, report, request) or
@@ -188,10 +188,10 @@ def _check_capacity(host_state, report, request):
     # If the option is false, Nova itself limits ordinary instances.
     if request.priority is None and (report is None or not report.mix):
         return None
-    remaining = host_view.get_remaining(host_state, report, request)
+    remaining = state_view.get_remaining(host_state, report, request)
     # The memory that is not set aside for huge pages, or None. free_ram_mb
     # also counts unused huge pages, which other guests cannot use.
-    small_pages = host_view.get_small_pages(host_state, report)
+    small_pages = state_view.get_small_pages(host_state, report)
     refusals = admission.find_refusals(
         report, request, remaining, host_state.free_ram_mb, small_pages)
     first_refusal = next(refusals, None)
@@ -254,7 +254,7 @@ def _check_topology(host_state, report, request):
             return admission.Refusal('other_cell')
         # In the topology of the host state, leave only the CPUs and vCPUs that
         # an instance of this priority, or without one, may use.
-        host_view.limit_host_state(host_state, report, request)
+        state_view.limit_host_state(host_state, report, request)
         if report.mix:
             # The remaining vCPUs in this topology are right only with the
             # ratio by which they were calculated.

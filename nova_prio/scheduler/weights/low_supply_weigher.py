@@ -14,8 +14,8 @@ from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 from nova_prio.objects import host_report
 from nova_prio.scheduler import failures
-from nova_prio.scheduler import host_view
 from nova_prio.scheduler import request_view
+from nova_prio.scheduler import state_view
 from nova_prio.scheduler.weights import multipliers
 
 MULTIPLIER = 'low_supply_weight_multiplier'
@@ -93,7 +93,7 @@ def get_supply_per_vcpu(host_state, request):
     :returns: number of CPUs; None if the low supply of the host is unknown
     """
     try:
-        report = host_view.get_report(host_state)
+        report = state_view.get_report(host_state)
     except host_report.UnreadableReport:
         # PriorityFilter refuses this host, and logs the reason.
         return None

@@ -13,8 +13,8 @@ from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 from nova_prio.objects import host_report
 from nova_prio.scheduler import failures
-from nova_prio.scheduler import host_view
 from nova_prio.scheduler import request_view
+from nova_prio.scheduler import state_view
 from nova_prio.scheduler.weights import multipliers
 
 MULTIPLIER = 'priority_weight_multiplier'
@@ -78,12 +78,12 @@ class PriorityWeighter(multipliers.AggregateMultiplier, cpu.CPUWeigher):
         :param request: ``request_view.SchedulingRequest`` with a priority
         """
         try:
-            report = host_view.get_report(host_state)
+            report = state_view.get_report(host_state)
             if report is None:
                 return 0.0
             # The remaining pinned vCPUs are ``high``, and the remaining shared
             # vCPUs are ``low``.
-            remaining = host_view.get_remaining(host_state, report, request)
+            remaining = state_view.get_remaining(host_state, report, request)
             if request.priority == cpu_capacity.HIGH:
                 return float(remaining.high)
             return float(remaining.low)

@@ -42,7 +42,7 @@ from nova_prio.model import cpu_capacity
 from nova_prio.model import flavor_specs
 from nova_prio.model import traits as prio_traits
 from nova_prio.virt import demand
-from nova_prio.virt.libvirt import config_checks
+from nova_prio.virt.libvirt import compute_checks
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt import live_migration
 from nova_prio.virt import numa
@@ -94,7 +94,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """
         with self.steps.contain('check the configuration',
                                 reraised=(contract.StartRefused,)):
-            problems = config_checks.find_problems(CONF)
+            problems = compute_checks.find_problems(CONF)
             if problems:
                 raise contract.StartRefused(problems[0])
         super().init_host(host)
@@ -306,7 +306,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
         :returns: set of CPU numbers: low_emulator_set, or the shared CPUs
         """
-        return config_checks.get_low_emulator_set(
+        return compute_checks.get_low_emulator_set(
             CONF) or self._get_vcpu_available()
 
     def _get_guest_numa_config(self, instance_numa_topology, flavor,
@@ -366,7 +366,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         :param cputune: LibvirtConfigGuestCPUTune of a guest with a topology;
             it is changed
         """
-        cpus = (config_checks.get_low_emulator_set(CONF) or
+        cpus = (compute_checks.get_low_emulator_set(CONF) or
                 cputune.emulatorpin.cpuset or self._get_vcpu_available())
         # Nova 31 gives its guests no I/O threads.
         pins = [cputune.emulatorpin]

@@ -23,7 +23,7 @@ from nova_prio.compat import contract
 from nova_prio.compat import hooks
 from nova_prio.compat import interfaces
 from nova_prio.model import cpu_capacity
-from nova_prio.virt.libvirt import config_checks
+from nova_prio.virt.libvirt import compute_checks
 from nova_prio.virt.libvirt import guest_xml
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -65,7 +65,7 @@ def found(monkeypatch, tmp_path):
     monkeypatch.setattr(
         guest_audit, 'read_guests', lambda conf: (GUEST_HOST, []))
     (tmp_path / 'online').write_text('0-11\n')
-    monkeypatch.setattr(config_checks, 'ONLINE', tmp_path / 'online')
+    monkeypatch.setattr(compute_checks, 'ONLINE', tmp_path / 'online')
     (tmp_path / 'sys/fs/cgroup').mkdir(parents=True)
     (tmp_path / 'sys/fs/cgroup/cgroup.controllers').write_text('')
 

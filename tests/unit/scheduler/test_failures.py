@@ -10,7 +10,7 @@ import pytest
 from nova_prio.compat import hooks
 from nova_prio.scheduler import failures
 from nova_prio.scheduler.filters import priority_filter
-from nova_prio.scheduler import host_view
+from nova_prio.scheduler import state_view
 from nova_prio.scheduler.weights import group_weighers
 from nova_prio.scheduler.weights import priority_weighter
 from tests.unit import nova_objects as nova_obj
@@ -60,14 +60,14 @@ def test_filter_logs_each_type_of_exception_once_per_host(
             ).filter_all([host(name) for name in ('a', 'b', 'good')],
                          nova_obj.request_spec(flavor))]
 
-    room = host_view.get_remaining
+    room = state_view.get_remaining
 
     def fail(host_state, report, request):
         if host_state.host == 'good':
             return room(host_state, report, request)
         raise error('x')
 
-    monkeypatch.setattr(host_view, 'get_remaining', fail)
+    monkeypatch.setattr(state_view, 'get_remaining', fail)
     for error in (KeyError, ValueError):
         for expected in ([('host a, node a', error),
                           ('host b, node b', error)], []):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A host from the point of view of one request.
+"""The state of a host from the point of view of one request.
 
 nova-compute reports the CPUs of its host, and how many vCPUs they may serve,
 as a ``capacity_report.CapacityReport`` in the stats of the compute node.

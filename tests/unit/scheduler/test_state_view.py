@@ -7,7 +7,7 @@ import types
 from nova_prio.model import capacity_report
 from nova_prio.model import cpu_capacity
 from nova_prio.objects import host_report
-from nova_prio.scheduler import host_view
+from nova_prio.scheduler import state_view
 from tests.unit import nova_objects
 
 
@@ -22,23 +22,23 @@ def large_host(number):
 
 
 def test_same_text_is_read_once():
-    host_view._read_report.cache_clear()
-    assert host_view.get_report(large_host(0)) is host_view.get_report(
+    state_view._read_report.cache_clear()
+    assert state_view.get_report(large_host(0)) is state_view.get_report(
         large_host(0))
 
 
 def test_reports_of_all_hosts_take_at_most_10_mib():
-    host_view._read_report.cache_clear()
-    host_view.get_report(large_host(0))
+    state_view._read_report.cache_clear()
+    state_view.get_report(large_host(0))
     gc.collect()
     tracemalloc.start()
     try:
         for number in range(4200):
-            host_view.get_report(large_host(number))
+            state_view.get_report(large_host(number))
         gc.collect()
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert (host_view._read_report.cache_info().currsize ==
-            host_view.MOST_REPORTS)
+    assert (state_view._read_report.cache_info().currsize ==
+            state_view.MOST_REPORTS)
     assert kept < 10 * 1024 * 1024

@@ -3,7 +3,7 @@
 import pytest
 
 from nova_prio.compat import hooks
-from nova_prio.scheduler import config_checks
+from nova_prio.scheduler import scheduler_checks
 
 GOOD = {
     ('filter_scheduler', 'enabled_filters'): ['PriorityFilter'],
@@ -50,8 +50,9 @@ def found_by(check, options):
      ['disable_fallback_pcpu_query', 'set it to true']),
 ])
 def test_find_problems(option, value, words):
-    found = found_by(config_checks.find_problems, GOOD if option is None else
-                     {**GOOD, option: value})
+    found = found_by(
+        scheduler_checks.find_problems,
+        GOOD if option is None else {**GOOD, option: value})
     if words is None:
         assert [] == found
     else:
@@ -65,7 +66,7 @@ def test_release_without_the_fallback_option_is_no_problem(monkeypatch):
                         'disable_fallback_pcpu_query')
     options = {option: value for option, value in GOOD.items()
                if 'workarounds' not in option}
-    assert [] == found_by(config_checks.find_problems, options)
+    assert [] == found_by(scheduler_checks.find_problems, options)
 
 
 def multipliers(stock, ours):
@@ -104,7 +105,7 @@ def multipliers(stock, ours):
       **multipliers(0.0, 10.0)}, None),
 ])
 def test_find_warnings(options, words):
-    found = found_by(config_checks.find_warnings, {**GOOD, **options})
+    found = found_by(scheduler_checks.find_warnings, {**GOOD, **options})
     assert (0 if words is None else 2) == len(found)
     for warning in found:
         assert all(word in warning for word in words)

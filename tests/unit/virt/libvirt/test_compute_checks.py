@@ -4,7 +4,7 @@ import nova.conf
 import pytest
 
 from nova_prio.compat import hooks
-from nova_prio.virt.libvirt import config_checks
+from nova_prio.virt.libvirt import compute_checks
 
 GROUPS = {'cpu_power_management': 'libvirt', 'cpu_dedicated_set': 'compute',
           'cpu_shared_set': 'compute', 'low_emulator_set': 'nova_prio'}
@@ -14,15 +14,15 @@ GROUPS = {'cpu_power_management': 'libvirt', 'cpu_dedicated_set': 'compute',
 def problems(monkeypatch, tmp_path):
     """Return a function: options -> their problems."""
     conf = hooks.register_options()
-    monkeypatch.setattr(config_checks, 'ISOLATED', tmp_path / 'isolated')
-    monkeypatch.setattr(config_checks, 'ONLINE', tmp_path / 'online')
+    monkeypatch.setattr(compute_checks, 'ISOLATED', tmp_path / 'isolated')
+    monkeypatch.setattr(compute_checks, 'ONLINE', tmp_path / 'online')
 
     def problems(isolated=None, online=None,
-                 find=config_checks.find_problems, **options):
+                 find=compute_checks.find_problems, **options):
         if isolated is not None:
-            config_checks.ISOLATED.write_text(isolated)
+            compute_checks.ISOLATED.write_text(isolated)
         if online is not None:
-            config_checks.ONLINE.write_text(online)
+            compute_checks.ONLINE.write_text(online)
         options = {'cpu_priority_mix_enable': True, 'cpu_dedicated_set': '0-7',
                    'cpu_shared_set': '8-11', **options}
         try:
@@ -106,7 +106,7 @@ def test_problems(problems, options, words):
     (dict(vcpu_pin_set='0-7', cpu_dedicated_set=None), []),
 ])
 def test_problems_of_nova(problems, options, words):
-    found = problems(find=config_checks.find_problems_of_nova, **options)
+    found = problems(find=compute_checks.find_problems_of_nova, **options)
     assert len(words) == len(found), found
     for expected, problem in zip(words, found):
         assert all(word in problem for word in expected), problem
