@@ -16,7 +16,7 @@ import sys
 
 from nova_prio_host import hierarchies
 from nova_prio_host import host
-from nova_prio_host import metrics
+from nova_prio_host import host_metrics
 
 # Weights of cgroup v2. 100 is the default of the kernel, so high-priority
 # guests weigh no more than the services of the host.
@@ -183,7 +183,7 @@ def run(argv):
         options.to_prepare = format_prepare(argv)
         if options.command == 'metrics':
             # One of the metrics is the number of problems.
-            metrics.write(options)
+            host_metrics.write(options)
             return options, []
         cgroup_host = host.CgroupHost(options)
         if options.command == 'prepare':

@@ -15,6 +15,6 @@
 * :mod:`nova_prio_scenario.waiting`: waits for the end of a step
 * :mod:`nova_prio_scenario.refusals`: why no host takes a request
 * :mod:`nova_prio_scenario.result`: the result as data (pure)
-* :mod:`nova_prio_scenario.render`: the result as text (pure)
+* :mod:`nova_prio_scenario.result_text`: the result as text (pure)
 * :mod:`nova_prio_scenario.page`: the hosts after each step, for a page
 """

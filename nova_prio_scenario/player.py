@@ -13,8 +13,8 @@ from nova.tests.functional.api import client
 from nova_prio.cmd import colors
 from nova_prio_scenario import migrations
 from nova_prio_scenario import refusals
-from nova_prio_scenario import render
 from nova_prio_scenario import result
+from nova_prio_scenario import result_text
 from nova_prio_scenario import schema
 from nova_prio_scenario import stage
 from nova_prio_scenario import verbs
@@ -65,10 +65,10 @@ class Player:
             for host in self._document.hosts:
                 if host['name'] not in self._cloud.hosts_down:
                     self._cloud.update_host(host['name'])
-            summary = render.summarize(outcomes)
+            summary = result_text.summarize(outcomes)
             self._progress('[%d/%d] %s: %s' % (
                 number, len(steps), step.title,
-                render.summarize(outcomes, self._paint)))
+                result_text.summarize(outcomes, self._paint)))
             if step.expect and set(outcomes) != {step.expect}:
                 path = ('steps', number - 1, 'expect')
                 surprises.append(self._document.describe(

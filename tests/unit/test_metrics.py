@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from nova_prio.admin import cloud_metrics
-from nova_prio_host import metrics as host_metrics
+from nova_prio_host import host_metrics
 from tests import pages
 
 PAGE = (pages.ADMIN / 'metrics.rst').read_text()

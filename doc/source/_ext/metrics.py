@@ -13,7 +13,7 @@ from sphinx.util import docutils
 import yaml
 
 from nova_prio.admin import cloud_metrics
-from nova_prio_host import metrics as host_metrics
+from nova_prio_host import host_metrics
 
 _RULES = (pathlib.Path(__file__).parents[3]
           / 'etc' / 'prometheus' / 'nova_prio.rules.yml')

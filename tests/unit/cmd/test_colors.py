@@ -12,8 +12,8 @@ from nova_prio.cmd import colors
 from nova_prio.cmd import main
 from nova_prio.cmd import tables
 from nova_prio.model import provider_rows
-from nova_prio_scenario import render
 from nova_prio_scenario import result
+from nova_prio_scenario import result_text
 
 RED, GREEN, YELLOW, CYAN, MAGENTA, END = (
     '\x1b[31m', '\x1b[32m', '\x1b[33m', '\x1b[36m', '\x1b[35m', '\x1b[0m')
@@ -76,7 +76,7 @@ def test_wrapped_state_is_painted_in_each_line():
 
 
 def test_rows_and_refusals_of_a_scenario_have_colors():
-    text = render.format_result(
+    text = result_text.format_result(
         result.Result([HIGH, LOW], [REPORT]), [HOST], colors.paint)
     for color, part in (
             (GREEN, 'ACTIVE'), (RED, 'b, step 3 (create):'),
@@ -86,7 +86,7 @@ def test_rows_and_refusals_of_a_scenario_have_colors():
         assert painted in text
         text = text.replace(painted, part)
     assert '\x1b' not in text
-    assert text == render.format_result(
+    assert text == result_text.format_result(
         result.Result([HIGH, LOW], [REPORT]), [HOST])
 
 
@@ -95,7 +95,7 @@ def test_rows_and_refusals_of_a_scenario_have_colors():
     (['active', 'refused', 'refused'],
      '1 active, %s2 refused%s' % (RED, END))])
 def test_refused_steps_are_red(outcomes, shown):
-    assert render.summarize(outcomes, colors.paint) == shown
+    assert result_text.summarize(outcomes, colors.paint) == shown
 
 
 @pytest.mark.parametrize('stream, name, value, is_colored', [

@@ -30,7 +30,7 @@ def test_missing_library_is_named(argv, without):
 
 
 def test_missing_extra_of_scenario_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, 'nova_prio_scenario.command', None)
+    monkeypatch.setitem(sys.modules, 'nova_prio_scenario.play', None)
     assert main.main(['scenario', 'play', 'file']).endswith(
         'with its extra scenario, or on Debian the packages that '
         'python3-nova-prio suggests.')

@@ -22,8 +22,8 @@ from nova_prio.cmd import host_plan
 from nova_prio.cmd import main
 from nova_prio.cmd import tables
 from nova_prio.model import provider_rows
-from nova_prio_scenario import render
 from nova_prio_scenario import result
+from nova_prio_scenario import result_text
 
 HOST = 'compute-rack-12.east.example.a'  # 30 characters
 UUID = '4b341f5e-1c9e-4d3c-9f6b-1f0a6d2a8c11'
@@ -117,7 +117,7 @@ def test_table_of_a_scenario_fits_100_columns(cpus):
         'web-server-with-a-long-name-12', UUID, 'high', 'VERIFY_RESIZE', HOST,
         cpus, '/high_prio_machine')
     for server.name in 'db-1', server.name:
-        text = render.format_servers([server])
+        text = result_text.format_servers([server])
         assert max(map(len, text.splitlines())) <= 100
         assert {server.name, HOST, 'VERIFY_RESIZE', '126'} <= words(text)
 

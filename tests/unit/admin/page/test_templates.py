@@ -152,7 +152,7 @@ def test_aggregate_sums_the_rows_of_its_hosts():
 
 @pytest.mark.parametrize('module', [
     'nova_prio.cmd.capacity', 'nova_prio.cmd.output_file',
-    'nova_prio_scenario.command'])
+    'nova_prio_scenario.play'])
 def test_commands_import_jinja_only_for_a_page(module):
     code = 'import sys, %s; sys.exit("jinja2" in sys.modules)' % module
     assert 0 == subprocess.run([sys.executable, '-c', code]).returncode

@@ -9,9 +9,9 @@ import os
 import time
 import typing
 
+from nova_prio_host import guest_usage
 from nova_prio_host import hierarchies
 from nova_prio_host import host
-from nova_prio_host import usage
 
 
 class Metric(typing.NamedTuple):
@@ -154,29 +154,32 @@ def _measure_partition(proc, host_hierarchies, partition):
     directories = [hierarchy.top / (partition + suffix)
                    for suffix in ('.partition', '.slice')]
     cgroups = [path for path in directories if path.is_dir()]
-    cpu_seconds = usage.read_cpu_seconds(host_hierarchies, hierarchy, cgroups)
+    cpu_seconds = guest_usage.read_cpu_seconds(
+        host_hierarchies, hierarchy, cgroups)
     if cpu_seconds is not None:
         yield Sample(name='nova_prio_partition_cpu_seconds_total',
                      label_values=(priority,), value=cpu_seconds)
-    waiting_seconds = usage.read_pressure_seconds(cgroups)
+    waiting_seconds = guest_usage.read_pressure_seconds(cgroups)
     if waiting_seconds is not None:
         yield Sample(name='nova_prio_partition_cpu_waiting_seconds_total',
                      label_values=(priority,), value=waiting_seconds)
     for path in cgroups:
-        weight = usage.read_weight(hierarchy, path)
+        weight = guest_usage.read_weight(hierarchy, path)
         if weight is not None:
             yield Sample(name='nova_prio_partition_cpu_weight',
                          label_values=(path.name,), value=weight)
     guests = []
     for path in cgroups:
-        guests += usage.list_guests(path)
+        guests += guest_usage.list_guests(path)
     yield Sample(name='nova_prio_partition_guests', label_values=(priority,),
                  value=len(guests))
     for guest in guests:
-        delays_seconds = [usage.read_delay_seconds(proc / thread / 'schedstat')
-                          for thread in usage.list_vcpu_threads(guest)]
+        delays_seconds = [
+            guest_usage.read_delay_seconds(proc / thread / 'schedstat')
+            for thread in guest_usage.list_vcpu_threads(guest)]
         # Prometheus takes a smaller sum for a restart of the counter.
         if None not in delays_seconds:
+            name = guest_usage.get_guest_name(guest)
             yield Sample(name='nova_prio_guest_delay_seconds_total',
-                         label_values=(priority, usage.get_guest_name(guest)),
+                         label_values=(priority, name),
                          value=sum(delays_seconds))

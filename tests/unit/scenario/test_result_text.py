@@ -4,8 +4,8 @@
 
 import pytest
 
-from nova_prio_scenario import render
 from nova_prio_scenario import result
+from nova_prio_scenario import result_text
 
 
 def server(name, cpus, priority=None, host='seed', **kwargs):
@@ -78,7 +78,7 @@ placement 4 of 16 VCPU (total 12, reserved 4, allocation ratio 2.0)
 
 def test_format_result_shows_servers_refusals_and_maps():
     seed = result.Result(SERVERS, [SEED])
-    assert render.format_result(seed, [host()]) == GOLDEN
+    assert result_text.format_result(seed, [host()]) == GOLDEN
 
 
 def test_format_result_sorts_refusals_by_step():
@@ -86,7 +86,7 @@ def test_format_result_sorts_refusals_by_step():
         server('s', [0], faults={2: 'step 2 (shelve): no',
                                  10: 'step 10 (x): n'}),
         server('t', [0], faults={3: 'step 3 (x): n'})]
-    shown = render.format_result(result.Result(servers, []), [])
+    shown = result_text.format_result(result.Result(servers, []), [])
     assert shown.split('\n\n')[1:] == [
         's, step 2 (shelve): no', 't, step 3 (x): n', 's, step 10 (x): n\n']
 
@@ -98,7 +98,7 @@ def test_servers_share_an_equal_refusal_of_one_step():
                server('u', [0], faults={**faults, 3: 'step 3 (x): no'})]
     played = result.Result(
         servers, [], host_faults={'seed': {3: 'step 3 (x): no start'}})
-    assert list(render.format_faults(played)) == [
+    assert list(result_text.format_faults(played)) == [
         's, u, step 2 (create): no\n  seed: no room',
         't, step 2 (create): never', 'u, step 3 (x): no',
         'seed, step 3 (x): no start']
@@ -108,7 +108,7 @@ def test_servers_share_an_equal_refusal_of_one_step():
     ({'state': 'down'}, 'down'), ({'status': 'disabled'}, 'disabled'),
     ({'state': 'down', 'status': 'disabled'}, 'down, disabled')])
 def test_map_shows_the_state_of_a_host(changes, marks):
-    assert render.draw_host(host(), report(**changes), []).startswith(
+    assert result_text.draw_host(host(), report(**changes), []).startswith(
         'host seed (%s): 12 CPUs, dedicated 0-7, shared 8-11\n' % marks)
 
 
@@ -117,7 +117,7 @@ def test_map_keeps_the_cpus_of_stopped_servers():
                server('low-1', list(range(12)), 'low'),
                server('low-2', list(range(12)), 'low')]
     servers[0].status = servers[2].status = 'SHUTOFF'
-    lines = render.draw_host(host(), SEED, servers).splitlines()
+    lines = result_text.draw_host(host(), SEED, servers).splitlines()
     assert lines[2:6] == [
         'high      | A|  | A|  |  |  |  |  |  |  |  |  |',
         'low       |~~|~~|~~|~~|~~|~~|~~|~~|~~|~~|~~|~~|',
@@ -127,15 +127,15 @@ def test_map_keeps_the_cpus_of_stopped_servers():
 
 def test_mixed_guest_has_lines_for_pinned_and_floating_cpus():
     mixed = server('m', [[3], [8, 9], [8, 9]])
-    assert '| pinned 3, floats 8-9 |' in render.format_servers([mixed])
-    lines = render.draw_host(host(), SEED, [mixed]).splitlines()
+    assert '| pinned 3, floats 8-9 |' in result_text.format_servers([mixed])
+    lines = result_text.draw_host(host(), SEED, [mixed]).splitlines()
     assert lines[2] == 'ordinary  |  |  |  | A|  |  |  |  |  |  |  |  |'
     assert lines[3] == 'ordinary  |  |  |  |  |  |  |  |  |~~|~~|  |  |'
 
 
 def test_map_omits_servers_of_other_hosts():
     other = server('x', [[0]], 'high', host='other')
-    text = render.draw_host(host(), SEED, [other])
+    text = result_text.draw_host(host(), SEED, [other])
     assert 'pinned' not in text
 
 
@@ -145,7 +145,7 @@ def test_map_omits_servers_of_other_hosts():
     (18, 9, '0 left), 9 of 8 ordinary (0 left)'),   # oversold
 ])
 def test_map_shows_remaining_vcpus_of_each_row(low_used, ordinary_used, left):
-    sold = render.draw_host(
+    sold = result_text.draw_host(
         host(), report(classes=rows(low_used, ordinary_used)), [])
     assert sold.endswith('%d of 16 low (%s' % (low_used, left))
 
@@ -155,7 +155,7 @@ def test_map_of_a_host_with_the_stock_driver_shows_placement_usage():
         dedicated=None, shared=None, domains={'zone': 'a', 'rack': '1'},
         inventory={
             'VCPU': {'total': 2, 'reserved': 0, 'allocation_ratio': 4.0}})
-    assert render.draw_host(host('stock', 2), stock, []) == (
+    assert result_text.draw_host(host('stock', 2), stock, []) == (
         'host stock: 2 CPUs, zone a, rack 1\n'
         'CPU       | 0| 1|\n'
         'placement 0 of 8 VCPU (total 2, reserved 0, allocation ratio 4.0)')
@@ -166,7 +166,7 @@ def test_map_of_a_large_host_fits_into_100_columns():
                       [[2 * number], [2 * number + 1]], 'high', 'wide')
                for number in range(40)]
     servers.append(server('low', list(range(144)), 'low', 'wide'))
-    lines = render.draw_host(
+    lines = result_text.draw_host(
         host('wide', 144), report(), servers).splitlines()
     assert max(len(line) for line in lines) <= 100
     assert lines[1:7] == [
@@ -187,7 +187,7 @@ def test_map_of_a_large_host_fits_into_100_columns():
 def test_map_has_two_letters_per_server_beyond_52_servers():
     servers = [server('s%d' % number, [[number]], 'high', 'wide')
                for number in range(60)]
-    lines = render.draw_host(
+    lines = result_text.draw_host(
         host('wide', 64), report(), servers).splitlines()
     assert lines[2].startswith('high      AAABACADAEAFAGAH AIAJ')
     assert max(len(line) for line in lines) <= 100

@@ -13,7 +13,7 @@ import pytest
 
 from nova_prio_host import bundle
 from nova_prio_host import command
-from nova_prio_host import metrics
+from nova_prio_host import host_metrics
 
 STAT = 'usage_usec %d\nuser_usec 1\nsystem_usec 2'
 PRESSURE = ('some avg10=1.00 avg60=2.00 avg300=3.00 total=%d\n'
@@ -83,7 +83,7 @@ def read(text):
     found = {}
     for family in parser.text_string_to_metric_families(text):
         for sample in family.samples:
-            metric = metrics.METRICS[sample.name]
+            metric = host_metrics.METRICS[sample.name]
             assert (metric.kind, metric.help) == (
                 family.type, family.documentation)
             assert metric.labels == tuple(sample.labels)
@@ -178,7 +178,7 @@ def test_pressure_that_cannot_be_read_is_omitted(host, monkeypatch, code):
     monkeypatch.undo()
     assert {'nova_prio_partition_cpu_waiting_seconds_total',
             'nova_prio_guest_delay_seconds_total'} == (
-        metrics.METRICS.keys() - read(output.read_text()).keys())
+        host_metrics.METRICS.keys() - read(output.read_text()).keys())
 
 
 def test_guest_with_a_thread_that_has_ended_is_omitted(host):

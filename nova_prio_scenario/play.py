@@ -15,8 +15,8 @@ from nova_prio.cmd import colors
 from nova_prio.cmd import output_file
 from nova_prio.model import maturity
 from nova_prio_scenario import document
-from nova_prio_scenario import render
 from nova_prio_scenario import result
+from nova_prio_scenario import result_text
 
 #: Environment variable with the default of FILE.
 DEFAULT_FILE = 'NOVA_PRIO_SCENARIO'
@@ -80,7 +80,7 @@ class Play(command.Command):
                 json.dumps(played.to_dict(), indent=2) + '\n')
         else:
             stdout = self.app.stdout
-            stdout.write(render.format_result(
+            stdout.write(result_text.format_result(
                 played, scenario.hosts, colors.get_painter(stdout)))
         for surprise in played.surprises:
             self._show_progress(surprise)
