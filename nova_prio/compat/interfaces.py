@@ -65,6 +65,7 @@ OPTIONS = {
     """,
     (COMPUTE, COMMANDS): """
         DEFAULT.host
+        libvirt.file_backed_memory
     """,
     (COMMANDS,): """
         DEFAULT.compute_driver

@@ -13,6 +13,7 @@ to its arguments.
 
 import copy
 
+import nova.conf
 from nova import objects
 from nova.virt import hardware
 from oslo_utils import units
@@ -20,6 +21,8 @@ from oslo_utils import units
 from nova_prio.model import cpu_capacity
 from nova_prio.model import leases
 from nova_prio.model import memory_pages
+
+CONF = nova.conf.CONF
 
 
 def limit_to_class(host_topology, report, demand):
@@ -91,15 +94,19 @@ def read_small_pages(node, mix, uncounted):
     the memory that the host has sold to instances that Nova does not count at
     the moment.
 
+    With ``[libvirt] file_backed_memory``, Nova takes the memory of all guests
+    from files, and refuses page sizes: the pools are no part of this memory.
+
     :param node: nova.objects.ComputeNode that the tracker keeps
     :param mix: whether the host has ``cpu_priority_mix_enable``, and is thus a
         mix host; other hosts report none
     :param uncounted: list of ``leases.LeaseSet``: what the host keeps for
         these instances. An instance that is resized on this host has two, for
         its old and its new flavor.
-    :returns: None if the host has no huge pages, or is no mix host
+    :returns: None if the host has no huge pages, or is no mix host, or if
+        memory is in files
     """
-    if not mix:
+    if not mix or CONF.libvirt.file_backed_memory:
         return None
     topology = add_usage(
         node.numa_topology, [each.topology for each in uncounted])

@@ -256,6 +256,7 @@ class SmallPages(huge_pages.Hosts):
         flavor = self.of_size(**LOW)
         servers = [self.boot(flavor) for _ in range(8)]
         self.assertIsNone(self.report('mix1').small_pages)
+        compute_log = self.listen('nova_prio.compute')
         self.pages = 30
         info = self.computes['mix1'].driver._get_connection().host_info
         info.numa_topology = self.make_topology(info)
@@ -263,6 +264,8 @@ class SmallPages(huge_pages.Hosts):
         self.update_host('mix1')
         self.assertEqual((4, 2 * GIB, -14 * GIB),
                          self.report('mix1').small_pages)
+        self.assertEqual(1, compute_log.output.count(
+            'Too much is sold of the small pages'))
         self._reboot_server(servers[0], hard=True)
         for server in servers:
             self.assertEqual(
@@ -318,6 +321,18 @@ class SmallPages(huge_pages.Hosts):
             self.boot(self.of_size())
             self.boot(self.of_size(**LOW))
         self.assertIsNone(self.report('mix1').small_pages)
+
+    def test_memory_in_files_is_no_memory_in_small_pages(self):
+        """Nova reports the size of the files, and refuses page sizes."""
+        self.flags(file_backed_memory=8 * GIB, group='libvirt')
+        self.flags(ram_allocation_ratio=1.0)
+        log = self.listen('nova_prio.virt')
+        self.start_hosts('mix1')
+        self.assertIn(', small pages not limited\n', log.output)
+        for _ in range(4):
+            self.boot(self.of_size(**LOW))
+        self.assertIsNone(self.report('mix1').small_pages)
+        self.boot(self.of_size(1, **LOW), 'ERROR')
 
 
 class StartLine(huge_pages.Hosts):

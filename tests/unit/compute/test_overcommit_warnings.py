@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import logging
 
 import fixtures
@@ -8,6 +9,7 @@ import pytest
 from nova_prio.compute import oversold_warnings
 from nova_prio.model import capacity_report
 from nova_prio.model import cpu_capacity
+from nova_prio.model import memory_pages
 from nova_prio.model import usage
 
 LOW = usage.Usage(cpu_capacity.Demand('low', 0, 6), {}, 6, 512, 512, {})
@@ -71,3 +73,17 @@ def test_an_instance_that_is_resized_on_its_host_counts_twice(log):
     usages = [('low', LOW), ('low', LOW)]
     oversold_warnings.OversoldWarnings().warn(report_of(usages, '1.0'), usages)
     assert '12 of 4 CPUs, 12 of them' in log.output
+
+
+def test_small_pages_once_while_they_are_oversold(log):
+    said = oversold_warnings.OversoldWarnings()
+    host = report_of([], '2.0')
+    for free_mb in 0, -5, -9, 0, -5:
+        small = memory_pages.SmallPages(4, total_mb=512, free_mb=free_mb)
+        said.warn(dataclasses.replace(host, small_pages=small), [])
+    said.warn(host, [])
+    lines = log.output.splitlines()
+    assert 2 == len(lines)
+    assert lines[0].startswith(
+        'None Too much is sold of the small pages of this host, which are its '
+        'memory outside of huge pages: 5 MB more than it has.')
