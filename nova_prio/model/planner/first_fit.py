@@ -65,6 +65,25 @@ def pack(groups: abc.Sequence[HostGroup],
          kinds: abc.Iterable[Kind]) -> int | None:
     """Return how many hosts first fit decreasing uses.
 
+    Parameters are those of :func:`place`.
+
+    :returns: None if a server fits on none of them
+    """
+    placed = place(groups, kinds)
+    if placed is None:
+        return None
+    return count_used(placed)
+
+
+def count_used(groups: abc.Iterable[HostGroup]) -> int:
+    """Return how many hosts have servers."""
+    return sum(group.number for group in groups if group.is_used)
+
+
+def place(groups: abc.Sequence[HostGroup],
+          kinds: abc.Iterable[Kind]) -> list[HostGroup] | None:
+    """Return the hosts with servers, which first fit decreasing has placed.
+
     Take the largest server first, and put each server on the first host where
     it fits.
 
@@ -103,7 +122,7 @@ def pack(groups: abc.Sequence[HostGroup],
         if left:
             return None
         packed = packed_next
-    return sum(group.number for group in packed if group.is_used)
+    return packed
 
 
 def _fill(group: HostGroup, needs: resources.Needs,

@@ -32,6 +32,8 @@ _MOST_STEPS, _MOST_TRIALS = 32, 8
 _NEAR_PART, _NEAR_MB = 0.01, 1024
 #: No used vCPUs of any kind: pinned, shared, and shared without low priority.
 _NO_VCPUS = cpu_capacity.Rows(high=0, low=0, ordinary=0)
+#: Index of a division of the CPUs, and the servers of its hosts.
+_Part = tuple[int, abc.Sequence[first_fit.Kind]]
 #: Aggregate of all hosts: the question is what they would gain.
 _PRIORITY = aggregate_metadata.Aggregate('priority', {'priority_mix': 'true'})
 
@@ -332,10 +334,10 @@ def find_fewest(groups: abc.Sequence[first_fit.HostGroup],
             best = best._replace(
                 cpus=division[0].fit.host.report.cpus, hosts=hosts,
                 limit=bound.resource)
-    # Without mix, some equal hosts can have only dedicated CPUs, the others
-    # only shared ones. These are the last and the first division.
-    if not setup.mix and len(groups) == 1:
-        best = _separate(divisions[-1], divisions[0], kinds, best)
+    # Without mix, some hosts can have only dedicated CPUs, the others only
+    # shared ones.
+    if not setup.mix:
+        best = _separate(divisions, kinds, best)
     # No division suits all servers: name one that does not fit.
     if best.hosts is None and trials:
         _, _, division = trials[0]
@@ -344,8 +346,7 @@ def find_fewest(groups: abc.Sequence[first_fit.HostGroup],
     return best
 
 
-def _separate(dedicated: abc.Sequence[first_fit.HostGroup],
-              shared: abc.Sequence[first_fit.HostGroup],
+def _separate(divisions: abc.Sequence[abc.Sequence[first_fit.HostGroup]],
               kinds: abc.Iterable[first_fit.Kind],
               answer: Forecast) -> Forecast:
     """Return the better Forecast: with hosts for pinned servers, or without.
@@ -353,10 +354,11 @@ def _separate(dedicated: abc.Sequence[first_fit.HostGroup],
     Try one more arrangement: pinned servers have hosts of their own, whose
     CPUs are all dedicated. All other servers share the other hosts. In its
     Forecast, ``hosts`` is the number of both, ``cpus`` is None because they do
-    not have the same CPU sets, and ``limit`` is the scarcest resource.
+    not have the same CPU sets, and ``limit`` is the scarcest resource. If the
+    hosts differ, it matters which servers choose theirs first: try both.
 
-    :param dedicated: equal hosts, all CPUs of which are dedicated
-    :param shared: the same hosts, all CPUs of which are shared
+    :param divisions: result of :func:`list_divisions`: all CPUs are shared in
+        the first division, and dedicated in the last one
     :param kinds: the servers, each a number of equal ones
     :param answer: the Forecast without this arrangement
     """
@@ -367,21 +369,42 @@ def _separate(dedicated: abc.Sequence[first_fit.HostGroup],
             pinned.append(kind)
         else:
             others.append(kind)
-    bounds = (first_fit.calculate_bound(dedicated, pinned),
-              first_fit.calculate_bound(shared, others))
+    # (index of the division, the servers of its hosts)
+    parts = [(0, others), (-1, pinned)]
+    bounds = [first_fit.calculate_bound(divisions[index], servers)
+              for index, servers in parts]
     answer = answer._replace(
-        least=min(answer.least, bounds[0].hosts + bounds[1].hosts))
-    # The numbers of hosts; None if a server does not fit.
-    pinned_hosts = first_fit.pack(dedicated, pinned)
-    other_hosts = first_fit.pack(shared, others)
-    if pinned_hosts is None or other_hosts is None:
-        return answer
-    hosts = pinned_hosts + other_hosts
-    if answer.hosts is not None and answer.hosts <= hosts:
-        return answer
-    # The larger bound is that of the servers that need more hosts.
-    return answer._replace(
-        cpus=None, hosts=hosts, limit=max(bounds).resource)
+        least=min(answer.least, sum(bound.hosts for bound in bounds)))
+    for first, second in (parts, parts[::-1]):
+        hosts = _count_hosts(divisions, first, second, answer.setup)
+        if hosts is not None and (
+                answer.hosts is None or hosts < answer.hosts):
+            # The larger bound is that of the servers that need more hosts.
+            answer = answer._replace(
+                cpus=None, hosts=hosts, limit=max(bounds).resource)
+    return answer
+
+
+def _count_hosts(divisions: abc.Sequence[abc.Sequence[first_fit.HostGroup]],
+                 first: _Part, second: _Part, setup: Setup) -> int | None:
+    """Return the hosts of two sets of servers that share no host.
+
+    :param divisions: result of :func:`list_divisions`
+    :param first: the servers that choose their hosts first
+    :param second: the servers that get hosts that are left
+    :param setup: of the divisions
+    :returns: None if a server fits on no host
+    """
+    index, servers = first
+    placed = first_fit.place(divisions[index], servers)
+    if placed is None:
+        return None
+    unused = [group for group in placed if not group.is_used]
+    index, servers = second
+    hosts = first_fit.pack(list_divisions(unused, setup)[index], servers)
+    if hosts is None:
+        return None
+    return first_fit.count_used(placed) + hosts
 
 
 def change_priority(needs: resources.Needs,

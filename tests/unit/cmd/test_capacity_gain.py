@@ -14,6 +14,7 @@ from nova_prio.cmd import main
 from nova_prio.model.planner import first_fit
 from nova_prio.model.planner import gain
 from tests import pages
+from tests.unit.model.planner import fleets
 
 SIZE = '{vcpus: 4, memory_mb: 1024, share: 100}'
 
@@ -87,16 +88,17 @@ def test_no_servers_is_an_answer(run, demand):
 
 
 def test_servers_that_no_division_suits_are_named(run, demand):
-    """Each server needs all CPUs of a cell, or all dedicated with mix."""
-    needs = gain_input.load_demand(demand(
+    """One server needs only dedicated CPUs, and one needs both kinds."""
+    kinds = gain_input.load_demand(demand(
         '{servers: 1, sizes: [%s]}' % SIZE.replace('4', '12', 1)))
+    kinds.append(first_fit.Kind(
+        fleets.make_needs(dedicated=1, shared=1), number=1))
+    host = gain.make_host(cpus=12, cells=1, memory_mb=9999, usable_mb=9999,
+                          disk_gb=None)
     answers = []
     for mix in False, True:
         answers.append(gain.find_fewest(
-            [first_fit.HostGroup(gain.make_host(
-                cpus=12, cells=1, memory_mb=number * 9999,
-                usable_mb=number * 9999, disk_gb=None), number=1)
-             for number in (1, 2)], needs,
+            [first_fit.HostGroup(host, number=1)], kinds,
             gain.Setup(decimal.Decimal(2), mix)))
     assert ('No division of the CPUs suits all servers: with the best one, a '
             'server of high priority, 12 vCPUs, 1024 MB and 0 GB of disk '

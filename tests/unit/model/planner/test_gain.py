@@ -60,11 +60,32 @@ def test_pinned_servers_may_have_hosts_of_their_own():
     kinds = make_kinds(high=1, low=2, vcpus=12)
     found = gain.find_fewest(make_groups(), kinds, make_setup(mix=False))
     assert (2, 2, None) == (found.hosts, found.least, found.cpus)
-    # Different hosts are not divided like this.
     groups = make_groups() + make_groups(memory_mb=900)
     found = gain.find_fewest(groups, kinds, make_setup(mix=False))
+    assert (2, 2, None) == (found.hosts, found.least, found.cpus)
+    # With 8 dedicated CPUs or 4, one of each two servers fits: 3 hosts.
+    found = gain.find_fewest(groups, make_kinds(high=3, low=3),
+                             make_setup(ratio=1, mix=False))
+    assert (2, 2, None) == (found.hosts, found.least, found.cpus)
+    # At most 11 of the 12 CPUs of a mix host are dedicated.
+    found = gain.find_fewest(groups, kinds, make_setup())
     assert found.hosts is None
     assert found.misfit in kinds
+
+
+@pytest.mark.parametrize('one, two', [('high', 'low'), ('low', 'high')])
+def test_either_servers_may_choose_their_own_hosts_first(one, two):
+    """The servers of 13 and 11 vCPUs need the host of 24 CPUs.
+
+    If the other one takes it, they need two more hosts.
+    """
+    kinds = make_kinds(vcpus=12, **{one: 1})
+    for vcpus in 13, 11:
+        kinds += make_kinds(vcpus=vcpus, **{two: 1})
+    found = gain.find_fewest(
+        make_groups(cpus=24) + make_groups(), kinds,
+        make_setup(ratio=1, mix=False))
+    assert (2, 2, None) == (found.hosts, found.least, found.cpus)
 
 
 def test_no_servers_need_no_hosts():
