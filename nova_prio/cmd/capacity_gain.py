@@ -73,10 +73,13 @@ class ShowGain(report.Report):
         too.
         """
         from nova_prio.admin import host_inventory
-        names = host_selection.select_hosts(self.app, context, parsed_args)
+        listed = host_inventory.list_hosts(context)
+        hosts, silent_cells = listed
+        names = host_selection.select_hosts(
+            self.app, context, parsed_args, listed)
         if parsed_args.what_if:
-            return gain_forecast.show_cloud(self, context, parsed_args, names)
-        hosts, silent_cells = host_inventory.list_hosts(context)
+            return gain_forecast.show_cloud(
+                self, context, parsed_args, names, listed)
         hosts_by_name = {host.name: host for host in hosts}
         columns, units = list(COLUMNS), {}
         if parsed_args.flavor:
@@ -84,7 +87,8 @@ class ShowGain(report.Report):
             measurable = [hosts_by_name[name] for name in names
                           if name in hosts_by_name
                           and hosts_by_name[name].report]
-            units = self._count_units(context, parsed_args, measurable)
+            units = self._count_units(
+                context, parsed_args, measurable, listed)
         columns.append(NOTE)
         # The lines of the list, each a dict, column -> value.
         lines, rows = [], []
@@ -102,7 +106,7 @@ class ShowGain(report.Report):
         return self.end(report.CLEAN, _summarize(
             lines, has_flavor=bool(parsed_args.flavor)))
 
-    def _count_units(self, context, parsed_args, hosts):
+    def _count_units(self, context, parsed_args, hosts, listed):
         """Return how many instances of --flavor fit on hosts.
 
         The numbers are those of the columns ``UNITS`` of the list.
@@ -112,6 +116,7 @@ class ShowGain(report.Report):
         instances run on dedicated CPUs too.
 
         :param hosts: list of ``HostRecord`` with a report
+        :param listed: result of ``host_inventory.list_hosts``
         :returns: dict, name of a host -> (dict, column -> value)
         """
         from nova_prio.admin import cloud_gain
@@ -123,7 +128,7 @@ class ShowGain(report.Report):
         needs = cloud_gain.make_flavor_needs(flavor, hints)
         now = capacity_show.find_units(self.app, context, flavor, hints)
         fleet = cloud_fleet.read_fleet(
-            context, controller.make_placement_client())
+            context, controller.make_placement_client(), listed)
         measured = cloud_gain.measure_empty(fleet, hosts, needs)
         units = {}
         for name, numbers in measured.items():

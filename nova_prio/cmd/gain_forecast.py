@@ -105,23 +105,23 @@ def show_host(command, parsed_args):
                  assumption=_ASSUMED_SIZES)
 
 
-def show_cloud(command, context, parsed_args, names):
+def show_cloud(command, context, parsed_args, names, listed):
     """List how many hosts of a cloud are enough for the servers on them.
 
     :param command: ``capacity_gain.ShowGain``
     :param context: nova.context.RequestContext
     :param names: names of the hosts
+    :param listed: result of ``host_inventory.list_hosts``
     :returns: exit status
     """
     from nova_prio.admin import cloud_gain
     from nova_prio.admin.fleet import cloud_fleet
-    from nova_prio.admin import host_inventory
     ratios = _parse_ratios(parsed_args)
     growth = report.get_number(
         parsed_args, 'growth', least=0, most=10000, parse=_parse_percent) or 0
     if not parsed_args.hosts:
-        listed, _ = host_inventory.list_hosts(context)
-        unusable = cloud_gain.find_unusable(names, listed)
+        records, _ = listed
+        unusable = cloud_gain.find_unusable(names, records)
         for name, reason in unusable.items():
             command.app.LOG.warning(
                 'Host %s is omitted with its servers: it %s.', name, reason)
@@ -130,8 +130,11 @@ def show_cloud(command, context, parsed_args, names):
             raise exceptions.CommandError(
                 '--what-if has no hosts; give some with one compute node, '
                 'which is up.')
-    fleet = cloud_fleet.read_fleet(context, controller.make_placement_client())
-    report.warn_of_silent_cells(command.app, fleet.silent_cells)
+    fleet = cloud_fleet.read_fleet(
+        context, controller.make_placement_client(), listed)
+    # With --all, ``select_hosts`` has warned.
+    if not parsed_args.all:
+        report.warn_of_silent_cells(command.app, fleet.silent_cells)
     # Name of a host -> HostFit, without the hosts with several compute nodes.
     hosts = fleet.list_empty_hosts(names)
     for name in names:

@@ -97,13 +97,15 @@ def load_plan(parsed_args, host):
     return plan_format.load_plan(parsed_args.plan, host)
 
 
-def select_hosts(app, context, parsed_args):
+def select_hosts(app, context, parsed_args, listed=None):
     """Return the names of the hosts in their order, each once.
 
     A single HOST is not checked: the command may run without databases.
 
     :param app: the ``main.NovaPrio`` of the command
     :param context: nova.context.RequestContext
+    :param listed: result of ``host_inventory.list_hosts``, if the caller has
+        it, or None
     :raises CommandError: unless HOST, --aggregate or --all is given, and only
         one of them; or if an aggregate is unknown or has no hosts, or the
         cloud has no compute hosts
@@ -122,7 +124,7 @@ def select_hosts(app, context, parsed_args):
             'Given are %s; allowed is exactly one of HOST, --aggregate and '
             '--all.' % (' and '.join(given) or 'no hosts'))
     if parsed_args.all:
-        hosts, silent_cells = host_inventory.list_hosts(context)
+        hosts, silent_cells = listed or host_inventory.list_hosts(context)
         report.warn_of_silent_cells(app, silent_cells)
         if not hosts:
             raise exceptions.CommandError(

@@ -3,9 +3,11 @@
 """The command ``nova-prio capacity gain``, compared with new servers."""
 
 import pathlib
+from unittest import mock
 
 import fixtures
 
+from nova_prio.admin import host_inventory
 from nova_prio.objects import host_report
 from tests import commands
 from tests.functional import base
@@ -110,9 +112,13 @@ class WhatIf(base.FunctionalTest):
 
     def what_if(self, *arguments, status=0):
         """Run the command; return its rows, lists of values."""
-        found, rows, self.said = commands.run(
-            'capacity', 'gain', '--what-if', *arguments)
+        with mock.patch.object(host_inventory, 'list_hosts',
+                               wraps=host_inventory.list_hosts) as listing:
+            found, rows, self.said = commands.run(
+                'capacity', 'gain', '--what-if', *arguments)
         self.assertEqual(status, found, self.said)
+        # All numbers are those of one moment.
+        listing.assert_called_once()
         return [list(row.values()) for row in rows or ()]
 
     def test_servers_of_a_cloud(self):

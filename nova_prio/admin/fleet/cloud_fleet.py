@@ -135,8 +135,11 @@ def _refuse(instance: planner_fleet.Instance,
     return dataclasses.replace(instance, needs=needs)
 
 
-def read_fleet(context: nova_context.RequestContext,
-               client: report_client.SchedulerReportClient) -> CloudFleet:
+def read_fleet(
+        context: nova_context.RequestContext,
+        client: report_client.SchedulerReportClient,
+        listed: tuple[list[host_inventory.HostRecord], list[str]] | None = None
+        ) -> CloudFleet:
     """Return the hosts and instances of a cloud, as of the last reports.
 
     Each nova-compute reports the CPUs of its host. Send a fixed number of
@@ -145,13 +148,17 @@ def read_fleet(context: nova_context.RequestContext,
     instances.
 
     :param context: targets no cell
+    :param listed: result of ``host_inventory.list_hosts``, if the caller has
+        it; None to read the hosts
     :raises nova_prio.placement.allocations.PlacementRefused: if Placement
         cannot be read
     """
-    listed, silent_cells = host_inventory.list_hosts(
-        context, host_inventory.list_disabled(client))
-    numbers = collections.Counter(host.name for host in listed)
-    hosts = {host.name: host for host in listed if numbers[host.name] == 1}
+    if listed is None:
+        listed = host_inventory.list_hosts(
+            context, host_inventory.list_disabled(client))
+    records, silent_cells = listed
+    numbers = collections.Counter(host.name for host in records)
+    hosts = {host.name: host for host in records if numbers[host.name] == 1}
     groups, group_of = _read_groups(context)
     instances: list[planner_fleet.Instance] = []
     # UUID -> open migration. A move may begin or end while the instances of a
