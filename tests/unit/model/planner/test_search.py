@@ -32,7 +32,6 @@ def test_two_moves_of_an_instance_become_one():
     assert [('i', 'live', 'a', 'c')] == arrange.merge(fleet)
 
 
-
 def test_round_trips_are_left_out():
     fleet = test_plan.make({'a': {}, 'b': {}, 'c': {}}, ('i', 'a', FULL))
     for host in 'b', 'a', 'c', 'b':
