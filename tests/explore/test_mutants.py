@@ -126,6 +126,9 @@ class Mutants(testtools.TestCase):
 
         self.plant('nova_prio.virt.libvirt.live_migration.LiveMigration.'
                    'rollback_live_migration_at_destination', rollback)
+        # Nova saves the instance there only if the disks are not shared.
+        self.plant('nova.virt.libvirt.driver.LibvirtDriver.'
+                   '_check_shared_storage_test_file', lambda *args: False)
         self.assert_found('fail_job' + _NOTHING)
 
     def test_rebuild_applies_claim_of_failed_move(self):
