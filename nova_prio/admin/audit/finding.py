@@ -49,8 +49,11 @@ REMEDIES = {
     'other_cpus': _REBOOT,
     'old_cpuset': _REBOOT,
     'wrong_partition': _REBOOT,
-    'unknown_guest': 'See running_deleted_instance_action in nova.conf, or '
-                     'stop the guest with virsh.',
+    'unknown_guest': 'First check whether the instance runs on the host that '
+                     'Nova shows: after a failed live migration, this guest '
+                     'may be the only one. Then stop this guest with virsh '
+                     '(for deleted instances, see '
+                     'running_deleted_instance_action in nova.conf).',
     UNREAD: 'Correct that, and run the audit again.',
 }
 
