@@ -3,8 +3,8 @@
 """Simulate a week of a cloud: ``python -m benchmarks.week``.
 
 Servers arrive and leave, hosts fail, and hosts are emptied for maintenance.
-Plain Nova, mix, and mix with packing get the same events. The command writes
-week.json, after each run.
+Plain Nova, mix, and mix with packing or with LowSupplyWeigher get the same
+events. The command writes week.json, after each run.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import json
 import logging
 import pathlib
 import resource
+import statistics
 import time
 
 # This module must import Nova's test code before any other module of Nova.
@@ -31,9 +32,11 @@ from nova_prio.model import cpu_capacity
 from nova_prio.model.planner import gain
 
 #: Name of a side -> (whether it is stock Nova, whether the hosts have mix, the
-#: multiplier of the weigher).
-SIDES = {'stock': (True, False, 1.0), 'no_mix': (False, False, 1.0),
-         'mix': (False, True, 1.0), 'mix_packed': (False, True, -1.0)}
+#: multipliers of PriorityWeighter and of LowSupplyWeigher).
+SIDES = {'stock': (True, False, 1.0, 0.0), 'no_mix': (False, False, 1.0, 0.0),
+         'mix': (False, True, 1.0, 0.0),
+         'mix_packed': (False, True, -1.0, 0.0),
+         'mix_supply': (False, True, 1.0, 4.0)}
 #: Ways of a request.
 CREATE, EVACUATE, MIGRATE = 'create', 'evacuate', 'migrate'
 
@@ -48,9 +51,13 @@ class Week:
 
     def __init__(self, demand, side, arguments, limit, is_random):
         """Make the hosts and draw the events."""
-        self._is_stock, mix, multiplier = SIDES[side]
-        hooks.register_options().set_override(
+        self._is_stock, mix, multiplier, supply_multiplier = SIDES[side]
+        conf = hooks.register_options()
+        conf.set_override(
             'priority_weight_multiplier', multiplier, group='nova_prio')
+        conf.set_override(
+            'low_supply_weight_multiplier', supply_multiplier,
+            group='nova_prio')
         kinds = week_demand.load_kinds(demand)
         servers = round(arguments.fill * week_demand.count_servers(
             kinds, arguments.hosts))
@@ -72,12 +79,14 @@ class Week:
                 kind.needs.request.priority, self._is_stock,
                 kind.needs.request.vcpus, kind.needs.request.memory_mb))
              for kind in kinds],
-            draw, self._is_stock, limit, is_random)
+            draw, self._is_stock, limit, is_random, arguments.seed)
         self._places = {}
         self._requests = collections.Counter()
         self._refused = collections.Counter()
         self._sold = collections.Counter()
         self._by_hour = []
+        # Number of a low-priority server -> CPU time of a vCPU in each hour.
+        self._cpu_time = collections.defaultdict(list)
 
     def run(self):
         """Run all events; return a dict of figures."""
@@ -87,6 +96,7 @@ class Week:
             event = heapq.heappop(self._events)
             while hour <= min(event.hour, week_demand.HOURS):
                 self._by_hour.append(dict(self._sold))
+                self._measure_cpu_time()
                 hour += 1
             if event.hour > week_demand.HOURS:
                 break
@@ -95,6 +105,21 @@ class Week:
                 'peak_mib': resource.getrusage(
                     resource.RUSAGE_SELF).ru_maxrss / 1024,
                 **self._summarize()}
+
+    def _measure_cpu_time(self):
+        """Note the CPU time of each low-priority server, except in Nova.
+
+        Nova's servers have no priority: there, all share the CPUs alike.
+        """
+        if self._is_stock:
+            return
+        for host in self._cloud.hosts:
+            share = host.share
+            if share is None:
+                continue
+            for server, (kind, _) in host.instances.items():
+                if self._classes[kind] == cpu_capacity.LOW:
+                    self._cpu_time[server].append(share)
 
     def _handle(self, event):
         if event.name == week_demand.ARRIVE:
@@ -183,7 +208,22 @@ class Week:
             'stranded_vcpus': dict(cpus),
             'stranded_memory_gb': memory_mb / 1024,
             'free_memory_gb': free_mb / 1024,
+            'low_cpu_time': _summarize_cpu_time(self._cpu_time),
             'empty_hosts': sum(not host.instances for host in hosts)}
+
+
+def _summarize_cpu_time(found):
+    """Return the CPU time of a vCPU: mean of the worst tenth, and of all.
+
+    :param found: number of a server -> its CPU time in each hour
+    :returns: dict; empty without servers
+    """
+    means = sorted(map(statistics.fmean, found.values()))
+    if not means:
+        return {}
+    worst = means[:max(1, len(means) // 10)]
+    return {'worst_tenth': statistics.fmean(worst),
+            'all': statistics.fmean(means)}
 
 
 def _join(counter):
@@ -250,7 +290,9 @@ def main():
                               sum(run['sold'].values()),
                               sum(run['refused'].values()),
                               sum(run['requests'].values()), run['seconds']),
-                          flush=True)
+                          *['%.0f %% of CPU time: %s' % (100 * part, name)
+                            for name, part in run['low_cpu_time'].items()],
+                          sep=', ', flush=True)
 
 
 if __name__ == '__main__':

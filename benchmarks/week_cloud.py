@@ -6,19 +6,25 @@ Placement is simulated: the inventories are those of the driver, and the
 candidates are the hosts that have enough of each. The rest is real: Nova's
 HostState and fit of NUMA topologies, and the filter and the weigher of this
 package. The weight orders the hosts, and the first one that passes wins, which
-is the host that Nova chooses with a single weigher.
+is the host that Nova chooses.
+
+Each server without low priority is busy for a part of the time, which is drawn
+for it. Low-priority servers are always busy, and share what is left of the
+floating CPUs.
 
 Rows and mix hosts are explained in :mod:`nova_prio.model.cpu_capacity`.
 """
 
 import collections
 import functools
+import random
 import typing
 
 from nova import objects
 from nova.scheduler import weights
 from nova.scheduler.weights import cpu
 from nova.virt import hardware
+from nova import weights as nova_weights
 import numpy
 import os_resource_classes as orc
 
@@ -28,15 +34,19 @@ from benchmarks import request_specs
 from nova_prio.model import capacity_report
 from nova_prio.model import cpu_capacity
 from nova_prio.model import inventory
+from nova_prio.model import low_supply
 from nova_prio.model import usage
 from nova_prio.objects import host_report
 from nova_prio.scheduler.filters import priority_filter
 from nova_prio.scheduler import request_view
+from nova_prio.scheduler.weights import low_supply_weigher
 from nova_prio.scheduler.weights import priority_weighter
 
 CPUS, MEMORY, BOTH = 'CPUs', 'memory', 'CPUs and memory'
 _CLASSES = (orc.PCPU, orc.VCPU, orc.MEMORY_MB)
 _NO_ROWS = cpu_capacity.Rows(high=0, low=0, ordinary=0)
+#: The reported low supply has this number of steps.
+_STEPS = 10
 
 
 class Host:
@@ -45,6 +55,8 @@ class Host:
     ``used`` are the used vCPUs of each row. ``instances`` is dict, number of
     a server -> (its index in the kinds, its topology on the host or None).
     ``outages`` counts why it takes no instance: it failed, or has maintenance.
+    ``busy`` is the number of floating CPUs that servers without low priority
+    use.
     """
 
     def __init__(self, number, fit, is_stock):
@@ -54,6 +66,7 @@ class Host:
         self.used = _NO_ROWS
         self.instances = {}
         self.outages = 0
+        self.busy = 0.0
         self.state = hosts.make_state(
             'host%d' % number, vcpus=len(self.cpus.shared), vcpus_used=0,
             ratio=float(self.cpus.ratio), memory_mb=fit.free_memory_mb,
@@ -64,20 +77,45 @@ class Host:
     def report(self):
         """Write the report of the host, as its nova-compute does."""
         if not self.is_stock:
+            step = len(self.cpus.floating) / _STEPS
+            supply = round(self.supply / step) * step if step else 0.0
             self.state.stats = {host_report.STATS_KEY: _make_report(
-                self.cpus, self.used, self.state.vcpus_used)}
+                self.cpus, self.used, self.state.vcpus_used,
+                low_supply.LowSupply(int(100 * supply), None))}
 
-    def count(self, request, sign):
-        """Count the rows of a request as used, or as free."""
+    @property
+    def supply(self):
+        """The number of CPUs that low-priority servers can get."""
+        return max(len(self.cpus.floating) - self.busy, 0.0)
+
+    @property
+    def share(self):
+        """The CPU time of each low-priority vCPU, at most 1.
+
+        None without such vCPUs.
+        """
+        vcpus = self.used.low - self.used.ordinary
+        return min(self.supply / vcpus, 1.0) if vcpus else None
+
+    def count(self, request, busy_part, sign):
+        """Count a server as present, or as gone.
+
+        :param busy_part: part of the time that its vCPUs are busy
+        :param sign: 1 or -1
+        """
         self.used = cpu_capacity.add_rows(self.used, request.needed_rows, sign)
+        # The pinned vCPUs run on floating CPUs only on a mix host.
+        is_floating = self.cpus.mix or request.priority is None
+        if is_floating and request.priority != cpu_capacity.LOW:
+            self.busy += sign * busy_part * request.vcpus
         self.report()
 
 
 @functools.lru_cache(maxsize=2 ** 17)
-def _make_report(cpus, used, vcpus_used):
+def _make_report(cpus, used, vcpus_used, supply):
     return host_report.HostReport.to_stats(
         capacity_report.CapacityReport.from_usage(
-            cpus, used, vcpus_used, low_by_cell={}))
+            cpus, used, vcpus_used, low_by_cell={}, low_supply=supply))
 
 
 @functools.lru_cache
@@ -132,9 +170,10 @@ class Cloud:
     :param draw: numpy.random.Generator
     :param limit: most candidates of a request
     :param is_random: whether Placement returns candidates in random order
+    :param seed: of the parts of the time that the servers are busy
     """
 
-    def __init__(self, fits, kinds, draw, is_stock, limit, is_random):
+    def __init__(self, fits, kinds, draw, is_stock, limit, is_random, seed):
         """Make empty hosts; the class describes the parameters."""
         self.hosts = [Host(number, fit, is_stock)
                       for number, fit in enumerate(fits)]
@@ -150,10 +189,11 @@ class Cloud:
         self._limit = limit
         self._is_random = is_random
         self._filter = priority_filter.PriorityFilter()
-        weigher_class = priority_weighter.PriorityWeighter
+        self._weighers = [priority_weighter.PriorityWeighter(),
+                          low_supply_weigher.LowSupplyWeigher()]
         if is_stock:
-            weigher_class = cpu.CPUWeigher
-        self._weigher = weigher_class()
+            self._weighers = [cpu.CPUWeigher()]
+        self._seed = seed
 
     def schedule(self, server, kind_number):
         """Place a server.
@@ -190,11 +230,23 @@ class Cloud:
         """Return numbers of hosts, the one with the largest weight first."""
         weighed = [weights.WeighedHost(self.hosts[number].state, 0.0)
                    for number in candidates]
-        found, multipliers = filters.call_as_handler(
-            self._weigher, weighed, kind.nova.spec)
-        final = -numpy.array(found) * numpy.array(multipliers)
+        final = numpy.zeros(len(candidates))
+        for weigher in self._weighers:
+            found, multipliers = filters.call_as_handler(
+                weigher, weighed, kind.nova.spec)
+            # What Nova's handler does for each weigher.
+            normalized = nova_weights.normalize(
+                list(found), weigher.minval, weigher.maxval)
+            final += numpy.array(list(normalized)) * numpy.array(multipliers)
         return [candidates[place]
-                for place in numpy.argsort(final, kind='stable')]
+                for place in numpy.argsort(-final, kind='stable')]
+
+    def _draw_busy_part(self, server):
+        """Return the part of the time that a server is busy, 0 to 1.
+
+        It is the same in each cloud.
+        """
+        return random.Random('%d:%d' % (self._seed, server)).random()
 
     def _find_refusal(self, state, kind):
         """Return the name of the reason why a host does not fit, or None."""
@@ -226,7 +278,7 @@ class Cloud:
         host.instances[server] = kind_number, spec.numa_topology
         spec.numa_topology = kind.topology
         self.free[:, number] -= kind.amounts
-        host.count(kind.request, sign=1)
+        host.count(kind.request, self._draw_busy_part(server), sign=1)
 
     def remove(self, number, server):
         """Remove a server from a host; return the index of its kind."""
@@ -239,7 +291,7 @@ class Cloud:
             host.state.numa_topology = hardware.numa_usage_from_instance_numa(
                 host.state.numa_topology, topology, free=True)
         self.free[:, number] += kind.amounts
-        host.count(kind.request, sign=-1)
+        host.count(kind.request, self._draw_busy_part(server), sign=-1)
         return kind_number
 
     def close(self, number, outages):

@@ -23,7 +23,9 @@ SIDES = {'stock': ('Nova', {'color': '#c2571a', 'linestyle': '-'}),
          'no_mix': ('no mix', {'color': '#777777', 'linestyle': '-'}),
          'mix': ('mix', {'color': '#1f5fa8', 'linestyle': '-'}),
          'mix_packed': ('mix, packed',
-                        {'color': '#1f5fa8', 'linestyle': '--'})}
+                        {'color': '#1f5fa8', 'linestyle': '--'}),
+         'mix_supply': ('mix, by low supply',
+                        {'color': '#1f5fa8', 'linestyle': ':'})}
 DEMANDS = {'ovhcloud': 'OVHcloud 2023', 'azure': 'Azure 2017',
            'small': 'small servers'}
 CLASSES = ('high', 'low', 'ordinary')
