@@ -107,9 +107,9 @@ class Week:
                 **self._summarize()}
 
     def _measure_cpu_time(self):
-        """Note the CPU time of each low-priority server, except in Nova.
+        """Note the CPU time of each low-priority server, not in stock Nova.
 
-        Nova's servers have no priority: there, all share the CPUs alike.
+        There, no server has a priority, and all share the CPUs alike.
         """
         if self._is_stock:
             return

@@ -87,6 +87,19 @@ def get_small_pages(host_topology, memory_mb, free_memory_mb):
         memory_mb, free_memory_mb, pages)
 
 
+def limits_small_pages(mix):
+    """Return whether this host limits the memory that it sells in small pages.
+
+    Small pages are the memory that is not set aside for huge pages. With
+    ``[libvirt] file_backed_memory``, Nova takes the memory of all guests from
+    files, and refuses page sizes: the pools are no part of this memory.
+
+    :param mix: whether the host has ``cpu_priority_mix_enable``; other hosts
+        sell what stock Nova admits
+    """
+    return mix and not CONF.libvirt.file_backed_memory
+
+
 def read_small_pages(node, mix, uncounted):
     """Return the ``memory_pages.SmallPages`` that a host reports.
 
@@ -94,19 +107,14 @@ def read_small_pages(node, mix, uncounted):
     the memory that the host has sold to instances that Nova does not count at
     the moment.
 
-    With ``[libvirt] file_backed_memory``, Nova takes the memory of all guests
-    from files, and refuses page sizes: the pools are no part of this memory.
-
     :param node: nova.objects.ComputeNode that the tracker keeps
-    :param mix: whether the host has ``cpu_priority_mix_enable``, and is thus a
-        mix host; other hosts report none
+    :param mix: whether the host has ``cpu_priority_mix_enable``
     :param uncounted: list of ``leases.LeaseSet``: what the host keeps for
         these instances. An instance that is resized on this host has two, for
         its old and its new flavor.
-    :returns: None if the host has no huge pages, or is no mix host, or if
-        memory is in files
+    :returns: None if the host has no huge pages, or has no such limit
     """
-    if not mix or CONF.libvirt.file_backed_memory:
+    if not limits_small_pages(mix):
         return None
     topology = add_usage(
         node.numa_topology, [each.topology for each in uncounted])

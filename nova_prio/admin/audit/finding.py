@@ -50,8 +50,9 @@ REMEDIES = {
     'old_cpuset': _REBOOT,
     'wrong_partition': _REBOOT,
     'unknown_guest': 'First check whether the instance runs on the host that '
-                     'Nova shows: after a failed live migration, this guest '
-                     'may be the only one. Then stop this guest with virsh '
+                     'Nova shows. If not, as after a failed live migration, '
+                     'shut this guest down with virsh, and reboot the '
+                     'instance hard. Otherwise, stop this guest with virsh '
                      '(for deleted instances, see '
                      'running_deleted_instance_action in nova.conf).',
     UNREAD: 'Correct that, and run the audit again.',

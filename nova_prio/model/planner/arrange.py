@@ -63,12 +63,13 @@ def merge(fleet: fleet_module.Fleet) -> list[fleet_module.Move]:
         merged = move._replace(source=earlier.source)
         # If the second move goes back to the source of the first, both go.
         is_round_trip = merged.source == merged.destination
+        replacement = [] if is_round_trip else [merged]
         # The moves with the merged one, if any, in place of the two.
         shorter = []
         for each in moves:
-            if each is move and not is_round_trip:
-                shorter.append(merged)
-            elif each is not move and each is not earlier:
+            if each is move:
+                shorter += replacement
+            elif each is not earlier:
                 shorter.append(each)
         if replay(fleet, shorter):
             moves = shorter

@@ -132,9 +132,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
         Small pages are the memory that is not set aside for huge pages. Only
         with ``mix`` (cpu_priority_mix_enable) are they limited: otherwise,
-        guests get what stock Nova admits. Memory in files is no small pages.
+        guests get what stock Nova admits.
         """
-        if not self.mix or CONF.libvirt.file_backed_memory:
+        if not numa.limits_small_pages(self.mix):
             return 'not limited'
         # Nothing is sold in this calculation: all memory but that of the host
         # is free, so that the free small pages are the limit.
