@@ -53,13 +53,16 @@ class Counted(typing.NamedTuple):
 
     ``wanted`` is the LeaseSet that Nova's records describe. ``is_resident``
     tells whether the instance itself counts, and ``is_at_rest`` whether it has
-    no task, and its record has the CPUs on which its guest is.
+    no task, and its record has the CPUs on which its guest is. While Nova
+    resizes a resident instance (``is_resizing``), it may have the flavor of
+    the other host.
     """
 
     uuid: str
     wanted: leases.LeaseSet
     is_resident: bool
     is_at_rest: bool
+    is_resizing: bool = False
 
 
 class PriorityHost:
@@ -163,15 +166,16 @@ class PriorityHost:
         uncounted = [each for each in self.leases.get(counted.uuid)
                      if not each.is_counted]
         found = leases.find_equal(uncounted, wanted)
-        # A set that was read from a guest has CPUs, but no topology: Nova
-        # cannot count it.
-        pinned = [each for each in uncounted
-                  if each.cpus and each.topology is not None]
-        if found is None and pinned:
+        # Nova cannot count a set that was read from a guest: it has no usage.
+        # A set without CPUs is meant only during a resize: Nova saves that the
+        # instance is here before it saves the flavor that it has here.
+        others = [each for each in uncounted if each.usage is not None and
+                  (each.cpus or counted.is_resizing)]
+        if found is None and others:
             # No set is equal to the record: the instance has another set here.
             # Usually it has only one. Of two, either keeps Nova from counting
-            # the wrong CPUs of the record.
-            found = pinned[0]
+            # the wrong CPUs or vCPUs of the record.
+            found = others[0]
             if wanted.cpus:
                 self.note_wrong_pins(
                     counted, 'has the CPUs %s in its record, but the CPUs %s '

@@ -11,6 +11,7 @@ import functools
 import threading
 
 from nova.compute import resource_tracker
+from nova.compute import task_states
 from nova.compute import vm_states
 import nova.conf
 from nova import exception
@@ -31,6 +32,10 @@ CONF = nova.conf.CONF
 
 #: Key of the ``priority_host.Counted`` in Nova's dict of a usage.
 _KEY = 'nova_prio'
+#: The tasks in which Nova saves the other host and the other flavor.
+_RESIZING = frozenset((
+    task_states.RESIZE_MIGRATED, task_states.RESIZE_FINISH,
+    task_states.RESIZE_REVERTING))
 
 
 class PriorityResourceTracker(workarounds.MoveWorkarounds,
@@ -513,4 +518,5 @@ def _describe(object_or_dict, instance, topology):
         uuid=instance.uuid, wanted=demand.get_lease_set(flavor, topology),
         is_resident=is_resident,
         is_at_rest=(instance.task_state is None and
-                    not workarounds.has_applied_context(instance)))
+                    not workarounds.has_applied_context(instance)),
+        is_resizing=is_resident and instance.task_state in _RESIZING)

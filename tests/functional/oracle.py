@@ -140,16 +140,19 @@ class Oracle:
     def _assert_exact_host(self, host):
         needs = self._list_needs(host)
         cpus = collections.defaultdict(frozenset)
-        shared = collections.Counter()
+        shared, memory_mb = collections.Counter(), collections.Counter()
         for each in needs:
             cpus[each.uuid] |= each.cpus
             shared[each.uuid] += each.shared
+            memory_mb[each.uuid] += each.flavor.memory_mb
         cpus = {uuid: found for uuid, found in cpus.items() if found}
-        leased_shared = collections.Counter()
+        leased_shared, leased_mb = collections.Counter(), collections.Counter()
         for uuid, usage in self.leases(host).list_usages():
             leased_shared[uuid] += usage.demand.shared
-        self.assertEqual((cpus, +shared),
-                         (self.leased_cpus(host), +leased_shared), host)
+            leased_mb[uuid] += usage.ram_mb
+        self.assertEqual(
+            (cpus, +shared, memory_mb),
+            (self.leased_cpus(host), +leased_shared, leased_mb), host)
         with self.record(host) as node:
             self.assertEqual(
                 (sorted(frozenset().union(*cpus.values())),

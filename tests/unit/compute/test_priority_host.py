@@ -132,6 +132,19 @@ def test_floating_instance_that_arrives_is_counted_once(host):
     assert wanted.usage == claimed.usage
 
 
+@pytest.mark.parametrize('is_pinned', [False, True])
+def test_resized_instance_arrives_before_its_flavor(host, is_pinned):
+    """Nova saves the host first, and has applied the new topology."""
+    claimed = counted('a').wanted
+    host.leases.begin('a', claimed)
+    old = demand.get_lease_set(
+        nova_objects.flavor(4), topology(0, 1) if is_pinned else None)
+    assert claimed.topology is host.count(priority_host.Counted(
+        'a', old, is_resident=True, is_at_rest=False, is_resizing=True))
+    assert [claimed] == host.leases.get('a')
+    assert claimed.usage == demand.get_lease_set(FLAVOR, topology()).usage
+
+
 @pytest.mark.parametrize('is_resident', [False, True])
 def test_side_of_a_move_frees_no_other_cpus(host, is_resident):
     """A second revert on one host frees CPUs that a restart has not read."""
