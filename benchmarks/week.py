@@ -36,7 +36,7 @@ from nova_prio.model.planner import gain
 SIDES = {'stock': (True, False, 1.0, 0.0), 'no_mix': (False, False, 1.0, 0.0),
          'mix': (False, True, 1.0, 0.0),
          'mix_packed': (False, True, -1.0, 0.0),
-         'mix_supply': (False, True, 1.0, 4.0)}
+         'mix_supply': (False, True, 1.0, 20.0)}
 #: Ways of a request.
 CREATE, EVACUATE, MIGRATE = 'create', 'evacuate', 'migrate'
 
@@ -79,7 +79,8 @@ class Week:
                 kind.needs.request.priority, self._is_stock,
                 kind.needs.request.vcpus, kind.needs.request.memory_mb))
              for kind in kinds],
-            draw, self._is_stock, limit, is_random, arguments.seed)
+            draw, self._is_stock, limit, is_random, arguments.seed,
+            arguments.busy)
         self._places = {}
         self._requests = collections.Counter()
         self._refused = collections.Counter()
@@ -266,12 +267,14 @@ def main():
     parser.add_argument('--orders', nargs='+', default=['random'],
                         choices=['random', 'fixed'],
                         help='order in which Placement returns candidates')
+    parser.add_argument('--busy', default='even', choices=week_cloud.BUSY,
+                        help='how the times that servers are busy differ')
     arguments = parser.parse_args()
     logging.disable(logging.INFO)
     config.parse_args(['bench', '--config-file', '/dev/null'])
     objects.register_all()
     found = {name: getattr(arguments, name)
-             for name in ('hosts', 'requests', 'fill', 'seed')}
+             for name in ('hosts', 'requests', 'fill', 'seed', 'busy')}
     found['runs'] = []
     for demand in arguments.demands:
         for side in arguments.sides:

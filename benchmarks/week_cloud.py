@@ -47,6 +47,10 @@ _CLASSES = (orc.PCPU, orc.VCPU, orc.MEMORY_MB)
 _NO_ROWS = cpu_capacity.Rows(high=0, low=0, ordinary=0)
 #: The reported low supply has this number of steps.
 _STEPS = 10
+#: Name -> function that makes the part of the time that a server is busy from
+#: a random number, 0 to 1. Of "halves", one half sleeps, and the other works.
+BUSY = {'even': lambda drawn: drawn,
+        'halves': lambda drawn: 0.05 if drawn < 0.5 else 0.95}
 
 
 class Host:
@@ -171,9 +175,11 @@ class Cloud:
     :param limit: most candidates of a request
     :param is_random: whether Placement returns candidates in random order
     :param seed: of the parts of the time that the servers are busy
+    :param busy: a key of BUSY
     """
 
-    def __init__(self, fits, kinds, draw, is_stock, limit, is_random, seed):
+    def __init__(self, fits, kinds, draw, is_stock, limit, is_random, seed,
+                 busy):
         """Make empty hosts; the class describes the parameters."""
         self.hosts = [Host(number, fit, is_stock)
                       for number, fit in enumerate(fits)]
@@ -193,7 +199,7 @@ class Cloud:
                           low_supply_weigher.LowSupplyWeigher()]
         if is_stock:
             self._weighers = [cpu.CPUWeigher()]
-        self._seed = seed
+        self._seed, self._busy = seed, BUSY[busy]
 
     def schedule(self, server, kind_number):
         """Place a server.
@@ -246,7 +252,8 @@ class Cloud:
 
         It is the same in each cloud.
         """
-        return random.Random('%d:%d' % (self._seed, server)).random()
+        drawn = random.Random('%d:%d' % (self._seed, server)).random()
+        return self._busy(drawn)
 
     def _find_refusal(self, state, kind):
         """Return the name of the reason why a host does not fit, or None."""

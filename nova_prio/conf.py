@@ -122,8 +122,7 @@ aggregate.
 Possible values:
 
 * a positive number: prefer hosts where low-priority guests get more CPU time.
-  If it is larger than the sum of the other multipliers, the CPU time decides
-  first
+  If it is many times the other multipliers, the CPU time decides first
 * a negative number: prefer the other hosts
 * zero: disable the weigher
 
