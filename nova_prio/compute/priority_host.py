@@ -54,8 +54,8 @@ class Counted(typing.NamedTuple):
     ``wanted`` is the LeaseSet that Nova's records describe. ``is_resident``
     tells whether the instance itself counts, and ``is_at_rest`` whether it has
     no task, and its record has the CPUs on which its guest is. While Nova
-    resizes a resident instance (``is_resizing``), it may have the flavor of
-    the other host.
+    resizes a resident instance (``is_resizing``), its record may have the
+    flavor of the other host.
     """
 
     uuid: str
@@ -167,7 +167,7 @@ class PriorityHost:
                      if not each.is_counted]
         found = leases.find_equal(uncounted, wanted)
         # Nova cannot count a set that was read from a guest: it has no usage.
-        # A set without CPUs is meant only during a resize: Nova saves that the
+        # Take a set without CPUs only during a resize: Nova saves that the
         # instance is here before it saves the flavor that it has here.
         others = [each for each in uncounted if each.usage is not None and
                   (each.cpus or counted.is_resizing)]

@@ -32,7 +32,8 @@ CONF = nova.conf.CONF
 
 #: Key of the ``priority_host.Counted`` in Nova's dict of a usage.
 _KEY = 'nova_prio'
-#: The tasks in which Nova saves the other host and the other flavor.
+#: The tasks of a resize in which Nova saves the other host, and later the
+#: other flavor.
 _RESIZING = frozenset((
     task_states.RESIZE_MIGRATED, task_states.RESIZE_FINISH,
     task_states.RESIZE_REVERTING))
