@@ -4,10 +4,12 @@
 
 import logging
 import pathlib
+import threading
 
 import fixtures
+from nova.compute import manager
 from nova import exception
-from nova.scheduler import manager
+from nova.scheduler import manager as scheduler_manager
 from nova.tests.fixtures import libvirt as fakelibvirt
 from oslo_serialization import jsonutils
 
@@ -56,6 +58,35 @@ class Starting(base.FunctionalTest):
             "[nova_prio] low_emulator_set is '11-12', but CPUs 12 are not "
             'online', self._refusal(
                 self.start_seed_host, low_emulator_set='11-12'))
+
+    def test_new_compute_starts_beside_its_test_guests(self):
+        """On a busy host, libvirt may still stop the guests of the probes."""
+        destroy = fakelibvirt.Domain.destroy
+        check = manager.ComputeManager._sanity_check_new_host
+        may_stop = threading.Event()
+        self.addCleanup(may_stop.set)
+        guests = []
+
+        def destroy_late(domain):
+            may_stop.wait()
+            destroy(domain)
+
+        def check_beside_guests(compute):
+            guests.extend(compute.driver.list_instances())
+            check(compute)
+            may_stop.set()
+            for thread in threading.enumerate():
+                if thread.name in guests:
+                    thread.join()
+
+        for name, function in (
+                ('nova.tests.fixtures.libvirt.Domain.destroy', destroy_late),
+                ('nova.compute.manager.ComputeManager._sanity_check_new_host',
+                 check_beside_guests),
+                ('nova_prio.virt.libvirt.partitions.WAIT_SECONDS', 1)):
+            self.useFixture(fixtures.MonkeyPatch(name, function))
+        self.start_seed_host()
+        self.assertEqual(2, len(guests))
 
     def test_compute_refuses_mix_without_capacity(self):
         self.assertIn(
@@ -112,9 +143,9 @@ class Starting(base.FunctionalTest):
         self.flags(enabled_filters=['PriorityFilter', 'NUMATopologyFilter'],
                    group='filter_scheduler')
         self.assertIn("remove 'NUMATopologyFilter'",
-                      self._refusal(manager.SchedulerManager))
+                      self._refusal(scheduler_manager.SchedulerManager))
 
     def test_scheduler_refuses_fallback_query(self):
         self.flags(disable_fallback_pcpu_query=False, group='workarounds')
         self.assertIn('disable_fallback_pcpu_query is false',
-                      self._refusal(manager.SchedulerManager))
+                      self._refusal(scheduler_manager.SchedulerManager))

@@ -10,7 +10,7 @@ from nova.virt import hardware
 import pytest
 
 from nova_prio.virt.libvirt import guest_xml
-from nova_prio.virt.libvirt.partitions import PROBE_PREFIX
+from nova_prio.virt.libvirt import partitions
 from tests import commands
 from tests.libvirt import cloud as clouds
 from tests.libvirt import daemon
@@ -137,16 +137,19 @@ def test_restarts_of_services_keep_guests_and_usage(cloud, servers, host):
 
 def test_next_probe_destroys_leftover_guest_of_earlier_probe(cloud, host):
     """A probe leaves a guest if libvirtd or nova-compute ends too early."""
-    partitions = cloud.driver.partitions
-    partitions.record_failed_start()
+    probed = cloud.driver.partitions
+    probed.record_failed_start()
     with mock.patch.object(libvirt.virDomain, 'destroy',
                            side_effect=libvirt.libvirtError('injected')):
         cloud.driver.probe_partitions()
-    assert 'injected' in partitions.problem
-    assert PROBE_PREFIX in host.virsh('list', '--name')
+    assert 'injected' in probed.problem
+    assert partitions.PROBE_PREFIX in host.virsh('list', '--name')
+    # Nova does not take that guest for an instance.
+    assert not (set(partitions.PROBE_UUIDS.values()) &
+                set(cloud.driver.list_instance_uuids()))
     cloud.update_host()
-    assert not partitions.problem
-    assert PROBE_PREFIX not in host.virsh('list', '--name')
+    assert not probed.problem
+    assert partitions.PROBE_PREFIX not in host.virsh('list', '--name')
 
 
 def test_low_guest_uses_new_cpu_sets_after_hard_reboot(

@@ -45,6 +45,7 @@ from nova_prio.virt import demand
 from nova_prio.virt.libvirt import compute_checks
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt import live_migration
+from nova_prio.virt.libvirt import partitions
 from nova_prio.virt import numa
 
 CONF = nova.conf.CONF
@@ -106,6 +107,17 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                                 refuse_until_recount=True):
             self.priority_host.lease_cpus_of_guests(
                 self._get_pcpu_available())
+
+    def list_instance_uuids(self):
+        """Return the UUIDs of all guests but the test guests of our probes.
+
+        A probe lets libvirt start such a guest, and stops it again. On a busy
+        host, the one of ``init_host`` may still be there when nova-compute
+        asks next: one that is new in the database does not start if libvirt
+        has guests.
+        """
+        return [uuid for uuid in super().list_instance_uuids()
+                if uuid not in partitions.PROBE_UUIDS.values()]
 
     def cleanup_host(self, host):
         """Stop the driver, and the threads that wait for ``is_stopping``."""

@@ -33,6 +33,12 @@ TRUST_SECONDS = 30
 
 PROBE_PREFIX = 'nova-prio-probe-'
 
+#: Priority -> UUID of the guests of its probes. Each probe of a partition has
+#: the same, so that it finds the guest that an interrupted probe has left.
+PROBE_UUIDS = {
+    priority: str(uuid.uuid5(uuid.NAMESPACE_OID, PROBE_PREFIX + priority))
+    for priority in guest_xml.PARTITIONS}
+
 # A guest without devices, which libvirt starts paused.
 _PROBE_XML = '''<domain type="%s">
   <name>%s</name>
@@ -108,9 +114,6 @@ class Partitions:
             probes = [self._get_or_start_probe(priority, cpus[priority])
                       for priority in guest_xml.PARTITIONS]
         for probe in probes:
-            # The thread of a probe ends when its guest has stopped. Wait for
-            # that: a nova-compute that is new in the database does not start
-            # if libvirt has guests.
             remaining = probe.started_at + WAIT_SECONDS - time.monotonic()
             probe.join(max(0, remaining))
             # The thread of a probe records its result at its end. One that
@@ -238,10 +241,9 @@ class _Probe(threading.Thread):
         self._host = host
         self._on_end = on_end
         self._predecessor = predecessor
-        # Each probe of a partition has the same UUID, so that it finds the
-        # guest that an interrupted probe has left. libvirt starts no second
-        # guest with this UUID: ``run`` first waits for the predecessor.
-        self._uuid = str(uuid.uuid5(uuid.NAMESPACE_OID, self.name))
+        # libvirt starts no second guest with this UUID: ``run`` first waits
+        # for the predecessor.
+        self._uuid = PROBE_UUIDS[priority]
 
     @property
     def is_starting(self):
