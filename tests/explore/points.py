@@ -51,11 +51,9 @@ READS = (
     'nova.objects.migration.MigrationList.get_in_progress_and_error',
     _TRACKER + '_update_usage_from_migrations',
     'nova_prio.objects.lease_end.read_need')
-#: A disturbance that takes longer waits for the operation. The operation goes
-#: on then.
-_BLOCKED_SECONDS = 5
-#: A disturbance that waits for a lock in so many looks is blocked as well.
-_LOCKED_LOOKS = 10
+#: A disturbance that takes longer waits for the operation, which goes on then.
+#: If the disturbance waits for a lock of the operation, it goes on at once.
+_BLOCKED_SECONDS = 30
 #: A split recount waits this long for the next points of the operation.
 _GO_ON_SECONDS = 2
 #: The nova.compute.manager.ComputeManager whose call this thread runs, or
@@ -68,27 +66,24 @@ class Killed(BaseException):
 
 
 class _WatchedLock:
-    """A fair lock of oslo.concurrency that tells who waits for it.
+    """A lock of oslo.concurrency, a fair one or a semaphore.
 
-    :param lock: fasteners.ReaderWriterLock
-    :param waiting: set to keep the threads in that wait
+    :param take: function without parameters that returns a context in which
+        the present thread has the lock
     """
 
-    def __init__(self, lock, waiting):
-        self._lock = lock
-        self._waiting = waiting
+    def __init__(self, take):
+        self.write_lock = take
 
-    @contextlib.contextmanager
-    def write_lock(self):
-        """Return a context in which this thread has the lock."""
-        thread = threading.current_thread()
-        self._waiting.add(thread)
-        try:
-            with self._lock.write_lock() as lock:
-                self._waiting.discard(thread)
-                yield lock
-        finally:
-            self._waiting.discard(thread)
+    def __enter__(self):
+        context = self.write_lock()
+        taken = context.__enter__()
+        # No other thread is here now.
+        self._context = context
+        return taken
+
+    def __exit__(self, *error):
+        return self._context.__exit__(*error)
 
 
 class Points(fixtures.Fixture):
@@ -112,10 +107,14 @@ class Points(fixtures.Fixture):
         self._is_counting = False
         self._is_waiting = False  # whether the operation waits at a point
         self._choose = self._thread = self._victim = None
+        self._go_on_until = 0  # number of points before the operation waits
+        self._deadline = 0  # time when it waits no longer for a disturbance
         self._killed = set()
         self._followed = set()  # each nova-compute that had a call
         self._restarts = collections.Counter()  # by id of the owner of locks
-        self._waiting = set()  # threads that wait for a fair lock
+        self._stopped = set()  # threads that wait for a disturbance
+        self._owners = {}  # name of a lock -> the thread that has it
+        self._waiting = {}  # thread -> name of the lock that it waits for
         self._splits = {}  # thread -> (name of a read, points to go on)
         for name in FUNCTIONS:
             self._wrap(name, self._reach)
@@ -147,17 +146,44 @@ class Points(fixtures.Fixture):
         get_fair_lock = lockutils.internal_fair_lock
 
         def get_own_lock(name, *args, **kwargs):
-            return get_lock(self._name_lock(name), *args, **kwargs)
+            name = self._name_lock(name)
+            lock = get_lock(name, *args, **kwargs)
+            return _WatchedLock(lambda: self._taking(name, lock))
 
         def get_own_fair_lock(name):
-            return _WatchedLock(
-                get_fair_lock(self._name_lock(name)), self._waiting)
+            name = self._name_lock(name)
+            return _WatchedLock(lambda: self._taking(
+                name, get_fair_lock(name).write_lock()))
 
         self.useFixture(fixtures.MonkeyPatch(
             'oslo_concurrency.lockutils.internal_lock', get_own_lock))
         self.useFixture(fixtures.MonkeyPatch(
             'oslo_concurrency.lockutils.internal_fair_lock',
             get_own_fair_lock))
+
+    @contextlib.contextmanager
+    def _taking(self, name, lock):
+        """Return a context in which this thread has a lock.
+
+        :param lock: context that takes the lock
+        """
+        thread = threading.current_thread()
+        self._waiting[thread] = name
+        try:
+            with lock as taken:
+                del self._waiting[thread]
+                self._owners[name] = thread
+                try:
+                    yield taken
+                finally:
+                    self._owners.pop(name, None)
+        finally:
+            self._waiting.pop(thread, None)
+
+    def _block_others(self, threads):
+        """Return whether another thread waits for a lock of some threads."""
+        return any(self._owners.get(name) in threads
+                   for name in list(self._waiting.values()))
 
     def _name_lock(self, name):
         """Return the name of a lock of this nova-compute."""
@@ -292,37 +318,50 @@ class Points(fixtures.Fixture):
             yield
         finally:
             self._splits.pop(thread, None)
-            self._resume.set()
 
     def _reach(self, name):
+        """Count a point, and run what is chosen for it.
+
+        The operation waits there for an earlier disturbance to which it has
+        given way. So it goes on for as few points as possible.
+        """
         with self._lock:
-            disturb = self._count(name)
+            point = self._count(name)
         if _MANAGER.get() in self._killed:
             raise Killed()
+        if point is None:
+            return
+        self._wait_for_disturbance()
+        with self._lock:
+            disturb = self._choose_for(point)
         if disturb is None:
             return
         if self._victim is not None:
             self._victim()
-        self._resume = threading.Event()
+        self._go_on_until = 0
+        self._deadline = time.monotonic() + _BLOCKED_SECONDS
         self._thread = threading.Thread(
             target=self._run, args=(disturb,), daemon=True)
         self._thread.start()
         self._wait_for_disturbance()
-        self._is_waiting = False
         if _MANAGER.get() in self._killed:
             raise Killed()
 
     def _wait_for_disturbance(self):
         """Wait until it ends, is blocked, or lets the operation go on."""
-        deadline = time.monotonic() + _BLOCKED_SECONDS
-        waiting = 0
-        while (self._thread.is_alive() and not self._resume.is_set() and
-               waiting < _LOCKED_LOOKS and time.monotonic() < deadline):
+        thread = threading.current_thread()
+        while (self._thread is not None and self._thread.is_alive() and
+               len(self.reached) >= self._go_on_until and
+               not self._block_others(self._stopped) and
+               time.monotonic() < self._deadline):
+            self._is_waiting = True
+            self._stopped.add(thread)
             self._thread.join(0.02)
-            waiting = waiting + 1 if self._thread in self._waiting else 0
+        self._stopped.discard(thread)
+        self._is_waiting = False
 
     def _count(self, name):
-        """Count a point; return the function to call there, or None."""
+        """Count a point; return its name, or None if it is of another work."""
         is_of_disturbance = (self._is_waiting or
                              threading.current_thread() is self._thread)
         if not self._is_counting or is_of_disturbance:
@@ -331,6 +370,10 @@ class Points(fixtures.Fixture):
             each.partition('#')[0] == name for each in self.reached)
         point = '%s#%d' % (name, number)
         self.reached.append(point)
+        return point
+
+    def _choose_for(self, point):
+        """Return the function to call at a point, or None."""
         if self.error or (self._thread and self._thread.is_alive()):
             return None
         disturb = self._choose(point)
@@ -344,10 +387,10 @@ class Points(fixtures.Fixture):
         if name != read:
             return
         del self._splits[threading.current_thread()]
-        before = len(self.reached)
-        self._resume.set()
+        self._go_on_until = len(self.reached) + number
         deadline = time.monotonic() + _GO_ON_SECONDS
-        while (len(self.reached) < before + number and
+        while (len(self.reached) < self._go_on_until and
+               not self._block_others([threading.current_thread()]) and
                time.monotonic() < deadline):
             time.sleep(0.01)
 

@@ -95,6 +95,11 @@ class Mutants(testtools.TestCase):
                    lambda *args: ())
         self.assert_found('revert:high:kill_source:_BaseCallContext.cast#2')
 
+    def test_call_of_claim_is_not_noted(self):
+        self.plant(_LEASES + 'begin_call', _do_nothing)
+        self.assert_found('evacuate:high:return_source:'
+                          'PriorityResourceTracker.finish_evacuation#1')
+
     def test_start_is_not_noted(self):
         self.plant(_LEASES + 'begin_start', _do_nothing)
         self.plant(_LEASES + 'end_start', _do_nothing)

@@ -9,6 +9,7 @@ import typing
 from nova.compute import task_states
 from nova import objects
 
+from nova_prio.objects import migration_states
 from nova_prio.virt import demand
 
 #: Guests, records and leases are read one after the other. What is wrong must
@@ -19,6 +20,8 @@ REFUSED = 'cannot start on its CPUs'
 #: The start gate writes a WARNING if a lease has ended too early.
 _NOT_LEASED = 'which were not leased to its instance'
 _RESERVED_MEMORY_MB = 512
+#: Statuses of a cold move whose guest may be on either host next.
+_HELD_BY_BOTH = 'migrating', 'post-migrating', 'finished'
 
 
 class Need(typing.NamedTuple):
@@ -78,10 +81,15 @@ class Oracle:
                     host, what, twice, found)
         if host in self.hosts_down:
             return
-        for uuid, cpus in running.items():
-            if not cpus <= leased.get(uuid, frozenset()):
-                yield '%s: the guest %s runs on %s, leased are %s' % (
-                    host, uuid, sorted(cpus), leased.get(uuid))
+        with_lease = {uuid for uuid, _ in self.leases(host).list_all()}
+        for uuid in set(running) - with_lease:
+            yield '%s: the guest %s runs without a lease' % (host, uuid)
+        for what, found in (('runs on', running.items()),
+                            ('moves, and holds', self._list_held(host))):
+            for uuid, cpus in found:
+                if not cpus <= leased.get(uuid, frozenset()):
+                    yield '%s: %s %s %s, leased are %s' % (
+                        host, uuid, what, sorted(cpus), leased.get(uuid))
         report = self._get_report_of_tracker(host)
         leaving = self._count_leaving(host)
         for row in report.sellable._fields:
@@ -96,9 +104,11 @@ class Oracle:
 
         Without mix, Placement alone decides about the vCPUs of ordinary
         instances. Nova deletes the guest and the allocation of an instance
-        that is being offloaded first. While a move begins, a recount may take
-        an earlier move that has failed for an open one; if it is slow, its
-        number is still that of before when nova-compute has refused the move.
+        that is being offloaded first. A recount counts each open move to the
+        host, also one that nova-compute is about to refuse. While a move
+        begins, a recount may take an earlier move that has failed for an open
+        one; if it is slow, its number is still that of before when
+        nova-compute has refused the move.
         """
         instances = {each.uuid: each for each in self.list_instances()}
         number = 0
@@ -106,16 +116,51 @@ class Oracle:
             instance = instances.get(uuid)
             if instance is not None and (
                     instance.task_state == task_states.SHELVING_OFFLOADING or
-                    self._has_not_moved(instance, host)):
+                    self._has_no_claim(instance, host)):
                 number += usage.demand.shared
         return number
 
-    def _has_not_moved(self, instance, host):
-        """Return whether all moves of an instance to a host have failed."""
+    def _has_no_claim(self, instance, host):
+        """Return whether the moves of an instance have no claim on a host.
+
+        They have failed, or the one to this host has not got the migration
+        context yet, which a claim makes.
+        """
+        context = instance.migration_context
+        claimed = None if context is None else context.migration_id
         migrations = objects.MigrationList.get_by_filters(
             instance._context, {'instance_uuid': instance.uuid})
         return instance.host != host and all(
-            each.status == 'error' for each in migrations)
+            each.status == 'error' or (
+                migration_states.is_open(each) and
+                each.dest_compute == host and each.id != claimed)
+            for each in migrations)
+
+    def _list_held(self, host):
+        """Yield (UUID, CPUs) of each move that may still need CPUs of a host.
+
+        The source of a cold move holds those of before the move until it is
+        confirmed, the destination the new ones until it is reverted. If the
+        source returns during an evacuation, the destination goes on.
+        """
+        for instance in self.list_instances():
+            migration = migration_states.get_last_move(instance)
+            if migration is None:
+                continue
+            context = instance.migration_context
+            is_cold = migration.migration_type in ('migration', 'resize')
+            moves = is_cold and migration.status in _HELD_BY_BOTH
+            reverts = is_cold and (
+                migration.status == 'reverting' or
+                migration_states.is_unfinished_revert(instance, migration))
+            evacuates = migration_states.is_unfinished_evacuation(
+                instance, migration)
+            if migration.source_compute == host and (moves or reverts):
+                yield instance.uuid, frozenset(
+                    demand.get_topology_pins(context.old_numa_topology))
+            if migration.dest_compute == host and (moves or evacuates):
+                yield instance.uuid, frozenset(
+                    demand.get_topology_pins(context.new_numa_topology))
 
     def _is_named(self, uuid):
         """Return whether a WARNING has named the record of an instance."""
