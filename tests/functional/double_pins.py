@@ -77,12 +77,15 @@ class PinnedCloud(oracle.Oracle, faults.FaultyCloud):
 
         An instance that was deleted or offloaded has none, although Nova
         removes its host later. One whose disk has just moved to this host has
-        still those of the source.
+        still those of the source, and one that is reverted has them again
+        while it is still here.
         """
         return {instance.uuid: frozenset(demand.get_instance_pins(instance))
                 for instance in self.list_instances()
                 if instance.host == host and
-                instance.task_state != task_states.RESIZE_MIGRATED and
+                instance.task_state not in (
+                    task_states.RESIZE_MIGRATED,
+                    task_states.RESIZE_REVERTING) and
                 not vm_states.allow_resource_removal(
                     instance.vm_state, instance.task_state)}
 
