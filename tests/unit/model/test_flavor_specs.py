@@ -106,7 +106,7 @@ def request_by_nova(extra_specs):
 
 
 @hypothesis.given(KEYS)
-@hypothesis.settings(max_examples=1000, deadline=None)
+@hypothesis.settings(max_examples=1000)
 def test_requests_are_selected_as_nova_does(key):
     extra_specs = {key: str(AMOUNT)}
     request = utils.ResourceRequest()
@@ -130,7 +130,6 @@ def test_requests_are_selected_as_nova_does(key):
     st.builds('resources{}:{}'.format, st.sampled_from(['', '1', '2', '_A']),
               st.sampled_from(['VCPU', 'MEMORY_MB'])),
     st.sampled_from(['0', '1', '7', '-1', 'some', ''])))
-@hypothesis.settings(deadline=None)
 def test_amounts_are_summed_as_nova_does(extra_specs):
     requested = request_by_nova(extra_specs)
     for name, amount in (('VCPU', 4), ('MEMORY_MB', 8)):

@@ -393,7 +393,7 @@ def quiet(caplog):
 def test_same_decision():
     answers = collections.defaultdict(set)
 
-    @hypothesis.settings(max_examples=1000, deadline=None,
+    @hypothesis.settings(max_examples=1000,
                          derandomize=True)
     @hypothesis.given(st.randoms(use_true_random=False))
     def decide(rnd):
@@ -425,7 +425,7 @@ def test_several_instances_of_one_request():
     """
     created = collections.Counter()
 
-    @hypothesis.settings(max_examples=600, deadline=None,
+    @hypothesis.settings(max_examples=600,
                          derandomize=True)
     @hypothesis.given(st.randoms(use_true_random=False))
     def create(rnd):

@@ -115,9 +115,6 @@ def get_cost(fleet, found):
             CLASSES[fleet.instances[move.uuid].needs.request.priority])))))
 
 
-SMALL = hypothesis.settings(deadline=None)
-
-
 def assert_plan_agrees(fleet, found, cost):
     """Assert that a plan is possible, and not better than the best one.
 
@@ -126,7 +123,6 @@ def assert_plan_agrees(fleet, found, cost):
     assert found.misses or cost and cost <= get_cost(fleet, found)
 
 
-@SMALL
 @hypothesis.given(fleets.draw_fleet(3, 5, has_cells=False))
 def test_drain_agrees_with_all_plans(fleet):
     closed = ['host0']
@@ -136,7 +132,6 @@ def test_drain_agrees_with_all_plans(fleet):
     assert_plan_agrees(fleet, found, cost)
 
 
-@SMALL
 @hypothesis.given(st.data(), st.integers(1, 3))
 def test_room_agrees_with_all_plans(data, number):
     fleet = data.draw(fleets.draw_fleet(3, 5, has_cells=False))

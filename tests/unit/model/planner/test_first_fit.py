@@ -124,7 +124,7 @@ def search_all(hosts, servers):
 
 
 @hypothesis.given(SERVERS, st.sampled_from([1, 2]))
-@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.settings(max_examples=60)
 def test_bound_and_all_arrangements(servers, cells):
     """The bound is never above the fewest hosts, nor these above first fit."""
     # The first host is another one than the others.

@@ -181,7 +181,7 @@ def test_share_changes_with_the_same_vcpus():
 @hypothesis.given(
     st.integers(0, 9), st.integers(0, 9), st.integers(0, 3),
     st.integers(1, 300), st.sampled_from([1, 2]), st.booleans())
-@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.settings(max_examples=60)
 def test_result_is_between_bound_and_one_host_each(
         high, low, ordinary, memory_mb, cells, mix):
     kinds = make_kinds(high=high, low=low, ordinary=ordinary, vcpus=2,

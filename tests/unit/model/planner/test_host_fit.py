@@ -146,7 +146,6 @@ USED = st.builds(
     st.integers(0, 4), st.integers(0, 8))
 
 
-@hypothesis.settings(deadline=None)
 @hypothesis.given(
     st.lists(st.tuples(USED, st.integers(0, 8)), min_size=1, max_size=3),
     st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1,

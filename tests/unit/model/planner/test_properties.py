@@ -54,7 +54,6 @@ def _uses(instance, limit):
             'memory': 1, instance.group: 1}.get(limit, 0) > 0
 
 
-@hypothesis.settings(deadline=None)
 @hypothesis.given(st.data())
 def test_each_prefix_of_a_drain_keeps_the_limits(data):
     fleet = data.draw(fleets.draw_fleet())
@@ -70,7 +69,6 @@ def test_each_prefix_of_a_drain_keeps_the_limits(data):
         uuid for host in hosts for uuid in fleet.list_guests(host))
 
 
-@hypothesis.settings(deadline=None)
 @hypothesis.given(st.data(), st.integers(1, 3))
 def test_each_prefix_of_a_room_plan_keeps_the_limits(data, number):
     fleet = data.draw(fleets.draw_fleet())
@@ -136,7 +134,6 @@ def make_room_simply(fleet, wanted, closed=()):
     return None
 
 
-@hypothesis.settings(deadline=None)
 @hypothesis.given(st.data())
 def test_drain_is_never_longer_than_a_greedy_one(data):
     fleet = data.draw(fleets.draw_fleet())
@@ -147,7 +144,6 @@ def test_drain_is_never_longer_than_a_greedy_one(data):
         assert len(found.moves) <= number
 
 
-@hypothesis.settings(deadline=None)
 @hypothesis.given(st.data())
 def test_room_plan_is_never_longer_than_a_greedy_one(data):
     fleet = data.draw(fleets.draw_fleet())
