@@ -25,8 +25,9 @@ from xml.etree import ElementTree
 RESULTS = pathlib.Path('.test-results')
 #: Most environments wait for services half of the time.
 AT_A_TIME = 3
-#: Beginning of the names of the others: each takes the place of two.
-BUSY = 'functional'
+#: Beginnings of the names of those that take the place of two: these tests have
+#: two workers of their own, or guests that starve beside much other work.
+LARGE = 'functional', 'libvirt', 'migration'
 PROGRESS_SECONDS = 30
 # Outcomes in the words of pytest, of stestr, and of its CSV.
 OUTCOMES = {
@@ -150,7 +151,7 @@ def submit(pool, runs):
     running = []
     for run in runs:
         running.append(pool.submit(run.run))
-        if run.environment.startswith(BUSY):
+        if run.environment.startswith(LARGE):
             # Takes a place as well until the run has ended.
             pool.submit(running[-1].exception)
     return running
