@@ -25,8 +25,8 @@ from xml.etree import ElementTree
 RESULTS = pathlib.Path('.test-results')
 #: Most environments wait for services half of the time.
 AT_A_TIME = 3
-#: Beginnings of the names of those that take the place of two: these tests have
-#: two workers of their own, or guests that starve beside much other work.
+#: Beginnings of the names of environments that take two places: their tests
+#: have two workers, or guests that starve beside much other work.
 LARGE = 'functional', 'libvirt', 'migration'
 PROGRESS_SECONDS = 30
 # Outcomes in the words of pytest, of stestr, and of its CSV.
@@ -152,7 +152,7 @@ def submit(pool, runs):
     for run in runs:
         running.append(pool.submit(run.run))
         if run.environment.startswith(LARGE):
-            # Takes a place as well until the run has ended.
+            # This takes the second place until the run has ended.
             pool.submit(running[-1].exception)
     return running
 

@@ -51,8 +51,8 @@ READS = (
     'nova.objects.migration.MigrationList.get_in_progress_and_error',
     _TRACKER + '_update_usage_from_migrations',
     'nova_prio.objects.lease_end.read_need')
-#: A disturbance that takes longer waits for the operation, which goes on then.
-#: If the disturbance waits for a lock of the operation, it goes on at once.
+#: If a disturbance takes longer, it waits for the operation: let the operation
+#: go on. If it waits for a lock of the operation, do so at once.
 _BLOCKED_SECONDS = 30
 #: A split recount waits this long for the next points of the operation.
 _GO_ON_SECONDS = 2
@@ -382,15 +382,15 @@ class Points(fixtures.Fixture):
 
     def _read(self, name):
         """Stop a split recount, and let the operation go on meanwhile."""
-        read, number = self._splits.get(
-            threading.current_thread(), (None, None))
+        thread = threading.current_thread()
+        read, number = self._splits.get(thread, (None, None))
         if name != read:
             return
-        del self._splits[threading.current_thread()]
+        del self._splits[thread]
         self._go_on_until = len(self.reached) + number
         deadline = time.monotonic() + _GO_ON_SECONDS
         while (len(self.reached) < self._go_on_until and
-               not self._block_others([threading.current_thread()]) and
+               not self._block_others([thread]) and
                time.monotonic() < deadline):
             time.sleep(0.01)
 

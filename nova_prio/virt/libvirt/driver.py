@@ -111,10 +111,10 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def list_instance_uuids(self):
         """Return the UUIDs of all guests but the test guests of our probes.
 
-        A probe lets libvirt start such a guest, and stops it again. On a busy
-        host, the one of ``init_host`` may still be there when nova-compute
-        asks next: one that is new in the database does not start if libvirt
-        has guests.
+        A probe lets libvirt start a test guest, and stops it again. On a busy
+        host, a test guest of ``init_host`` may still run when nova-compute
+        calls this method next. If its service is new in the database,
+        nova-compute refuses to start beside any guest.
         """
         return [uuid for uuid in super().list_instance_uuids()
                 if uuid not in partitions.PROBE_UUIDS.values()]

@@ -393,8 +393,7 @@ def quiet(caplog):
 def test_same_decision():
     answers = collections.defaultdict(set)
 
-    @hypothesis.settings(max_examples=1000,
-                         derandomize=True)
+    @hypothesis.settings(max_examples=1000, derandomize=True)
     @hypothesis.given(st.randoms(use_true_random=False))
     def decide(rnd):
         spec = drawn_hosts.request(rnd, ['high', 'low', None])
@@ -425,8 +424,7 @@ def test_several_instances_of_one_request():
     """
     created = collections.Counter()
 
-    @hypothesis.settings(max_examples=600,
-                         derandomize=True)
+    @hypothesis.settings(max_examples=600, derandomize=True)
     @hypothesis.given(st.randoms(use_true_random=False))
     def create(rnd):
         spec = drawn_hosts.request(rnd, ['high', 'low', None])

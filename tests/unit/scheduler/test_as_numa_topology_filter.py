@@ -113,8 +113,7 @@ def quiet(caplog):
 def test_same_decision():
     answers = collections.defaultdict(set)
 
-    @hypothesis.settings(max_examples=1000,
-                         derandomize=True)
+    @hypothesis.settings(max_examples=1000, derandomize=True)
     @hypothesis.given(st.randoms(use_true_random=False))
     def decide(rnd):
         spec = draw_request(rnd)
