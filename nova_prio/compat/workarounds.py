@@ -254,29 +254,34 @@ def has_applied_context(instance):
     return context.new_numa_topology is instance.numa_topology
 
 
-def find_returning(context, host):
-    """Yield the instances that a revert has not brought back to a host yet.
+def find_returning(context, host, migrations):
+    """Yield the instances that may come back to a host.
 
     Bug: no number (related to 1879878). Until a revert ends, the instance has
     the destination as host, or the new flavor if it was resized on its host.
-    The source does not count what it had there before.
+    The source does not count what it had there before. Neither does it if the
+    state of the instance does not say that it moves: it could not start on the
+    destination, or an administrator has reset the state.
     Without this workaround: if nova-compute was restarted meanwhile, the
     source gives the CPUs of the instance away, just before the guest starts on
     them.
     Test: ``test_in_flight_moves``,
-    ``test_restarted_source_counts_instance_that_a_revert_returns``.
+    ``test_restarted_source_counts_instance_that_a_revert_returns``,
+    ``test_restarted_source_counts_move_of_instance_with_reset_state``.
 
     :param context: nova.context.RequestContext of the cell, of an
         administrator
     :param host: name of the source host
-    :returns: iterator of (nova.objects.Instance, nova.objects.Migration)
+    :param migrations: nova.objects.MigrationList of the open moves from and to
+        the host
+    :returns: iterator of (nova.objects.Instance, nova.objects.Migration); Nova
+        may have counted some of them
     """
-    for instance in objects.InstanceList.get_by_filters(
-            context, {'task_state': task_states.RESIZE_REVERTING,
-                      'deleted': False},
-            expected_attrs=['flavor', 'migration_context', 'numa_topology',
-                            'resources', 'system_metadata']):
-        migration = migration_states.get_last_move(instance)
-        if (migration and migration.source_compute == host and
-                migration_states.is_unfinished_revert(instance, migration)):
-            yield instance, migration
+    for filters in (
+            {'task_state': task_states.RESIZE_REVERTING},
+            {'uuid': [migration.instance_uuid for migration in migrations]}):
+        for instance in objects.InstanceList.get_by_filters(context, filters):
+            migration = migration_states.get_last_move(instance)
+            if (migration and migration.source_compute == host and
+                    migration_states.may_come_back(instance, migration)):
+                yield instance, migration

@@ -49,15 +49,11 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         self.priority_host = driver.priority_host
         self._watcher = live_migration_watcher.LiveMigrationWatcher(self)
         self._contain = self.priority_host.steps.contain
-        # Contexts in which our own count may fail: the error is logged, and
+        # A context in which our own count may fail: the error is logged, and
         # the host refuses priority instances until the next recount, which is
-        # a run of the periodic task. The two differ only in the text of the
-        # log.
+        # a run of the periodic task.
         self._counting = functools.partial(
-            self._contain, 'count the usage of an instance',
-            refuse_until_recount=True)
-        self._counting_moves = functools.partial(
-            self._contain, 'count the in-flight moves',
+            self._contain, 'count the instances and moves',
             refuse_until_recount=True)
         # UUIDs of the instances that Nova counted by their record, because
         # our own count failed.
@@ -131,10 +127,10 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         # UUIDs of the instances whose own count fails in this recount:
         # _update_usage fills it, and then leaves the CPUs to Nova.
         self._miscounted = set()
-        # This context and the next one differ only in the text of the log.
+        # If one of these fails, the other must be done all the same.
         with self._counting():
             self.priority_host.begin_recount()
-        with self._counting_moves():
+        with self._counting():
             for instance in instances:
                 workarounds.restore_own_cpus(instance, self.host)
         # Nova looks up the instances of migrations in this dict.
@@ -155,22 +151,24 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         # Whether nova-compute has just started: then it does not remember the
         # CPUs of any move, and must read more of them from the records.
         is_first = not self.priority_host.gate.is_settled
-        with self._counting_moves():
+        with self._counting():
             # Nova counts the moves in this list, and later keeps the PCI
             # devices that they have claimed: take out the moves that are over.
             migrations.objects = [
                 migration for migration in migrations
                 if workarounds.may_count(migration, is_first)]
         super()._update_usage_from_migrations(context, migrations, nodename)
-        with self._counting_moves():
-            # During a revert, Nova does not count the instance on its source
-            # host. Only the first recount must count it here: later, the
-            # source still keeps the CPUs that it has leased to the instance.
+        with self._counting():
+            # An instance may come back from the destination of a move. Nova
+            # does not count it on its source host in each state. Only the
+            # first recount must count it here: later, the source still keeps
+            # the CPUs that it has leased to the instance.
             if is_first:
                 for instance, migration in workarounds.find_returning(
-                        context, self.host):
-                    self._update_usage_from_migration(
-                        context, instance, migration, nodename)
+                        context, self.host, migrations):
+                    if instance.uuid not in self.tracked_migrations:
+                        self._update_usage_from_migration(
+                            context, instance, migration, nodename)
         # A guest is on a stale CPU set if an older configuration gave it CPUs
         # that are dedicated now. The end of the recount finds the dedicated
         # CPUs of these guests, and of guests without an instance here. Such a
@@ -195,7 +193,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             context, instance, migration, nodename)
         if migration.dest_compute == self.host and (
                 instance.host != self.host):
-            with self._counting_moves():
+            with self._counting():
                 self.priority_host.note_arriving(instance.uuid)
                 if (migration.is_live_migration and
                         self.driver.manages(instance)):

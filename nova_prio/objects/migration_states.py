@@ -89,6 +89,20 @@ def is_unfinished_revert(instance: objects.Instance,
             context is not None and context.migration_id == migration.id)
 
 
+def may_come_back(instance: objects.Instance,
+                  migration: objects.Migration) -> bool:
+    """Return whether a cold move may still be reverted to its source host.
+
+    The instance has the destination as host. Nova, or an operator after a
+    failure of a service, may still revert the move.
+    """
+    is_cold = migration.migration_type in ('migration', 'resize')
+    may_be_reverted = (
+        is_cold and is_open(migration) and
+        instance.host == migration.dest_compute)
+    return may_be_reverted or is_unfinished_revert(instance, migration)
+
+
 def is_unfinished_evacuation(instance: objects.Instance,
                              migration: objects.Migration) -> bool:
     """Return whether an ended evacuation will still move an instance.

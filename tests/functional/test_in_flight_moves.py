@@ -166,7 +166,7 @@ class InFlightMoves(base.FunctionalTest):
         with mock.patch('nova_prio.compat.workarounds.find_returning',
                         side_effect=db_exc.DBConnectionError()):
             self.restart_compute_service('mix1')
-            self.assertIn('nova-prio cannot count the in-flight moves',
+            self.assertIn('nova-prio cannot count the instances and moves',
                           self.report('mix1').problem)
             self.boot(self.high, 'ERROR', az='nova:mix1')
             self._delete_server(self.boot(self.plain, az='nova:mix1'))
@@ -177,17 +177,30 @@ class InFlightMoves(base.FunctionalTest):
 
     def test_restarted_source_counts_instance_that_a_revert_returns(self):
         def recount():
-            # As Nova has powered it off before the migration.
-            connection = self.computes['mix1'].driver._host.get_connection()
-            connection.lookupByUUIDString(self.server['id']).destroy()
-            self.forget_leases('mix1')
-            self.recount()
+            self._restart_source()
             remaining.append(self.report('mix1').remaining.high)
 
         remaining = []
         self.revert(recount)
         self.assertEqual([4], remaining)
         self.assert_stable_allocations()
+
+    def _restart_source(self):
+        """Recount as if nova-compute on mix1 had just started."""
+        # As Nova has powered it off before the migration.
+        connection = self.computes['mix1'].driver._host.get_connection()
+        connection.lookupByUUIDString(self.server['id']).destroy()
+        self.forget_leases('mix1')
+        self.recount()
+
+    def test_restarted_source_counts_move_of_instance_with_reset_state(self):
+        """The move awaits its confirmation, or its revert."""
+        self.api.post_server_action(
+            self.server['id'], {'os-resetState': {'state': 'active'}})
+        self._restart_source()
+        for _ in range(2):
+            self.assertEqual(4, self.report('mix1').remaining.high)
+            self.recount()
 
     def test_restarted_host_counts_old_flavor_of_a_revert_on_it(self):
         """It was killed before Nova saved the old CPUs in the instance."""
