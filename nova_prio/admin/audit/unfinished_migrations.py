@@ -39,7 +39,7 @@ if typing.TYPE_CHECKING:
 #: it, but ends it with the status "completed" if it starts meanwhile.
 _SOURCE_STATUSES = {
     'evacuation': (),
-    'live-migration': ('queued', 'preparing', 'running'),
+    'live-migration': ('accepted', 'queued', 'preparing', 'running'),
     'migration': ('pre-migrating', 'migrating', 'post-migrating'),
     'resize': ('pre-migrating', 'migrating', 'post-migrating')}
 # Status of a cold move after the arrival of its disk at the destination -> the
@@ -186,7 +186,12 @@ def _choose_final_status(host: str,
     if _keeps_claim(instance, migration):
         # The migration has failed already: only the claim must end.
         return migration.status
-    if migration.status not in source_statuses:
+    # The audit of the destination ends a migration that never began.
+    if (migration.status not in source_statuses or
+            migration_states.never_began(migration)):
+        return None
+    # The message to begin a live migration may wait for the source host.
+    if migration.status == 'accepted' and not _are_hosts_up(migration):
         return None
     # The instance has not moved.
     if instance.host == host:
