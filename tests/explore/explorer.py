@@ -198,7 +198,7 @@ class Explorer:
             cloud.restart_compute_service(operations.SOURCE)
         if cloud.was_killed:
             cloud.recover()
-        elif operation.startswith('revert'):
+        elif disturbance.startswith('delete_it'):
             cloud.delete_left_allocations()
         cloud.assert_exact()
         cloud.assert_sound()

@@ -4,6 +4,8 @@
 
 import collections
 import contextlib
+import functools
+import logging
 import pkgutil
 import threading
 
@@ -39,7 +41,9 @@ class PinnedCloud(oracle.Oracle, faults.FaultyCloud):
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger(name=manager.LOG.name))
         self.gate_log = self.useFixture(fixtures.FakeLogger(
-            name=start_gate.LOG.name))
+            name=start_gate.LOG.name, format='%(instance_uuid)s %(message)s',
+            formatter=functools.partial(
+                logging.Formatter, defaults={'instance_uuid': None})))
         for name in self.HOSTS:
             self.start_seed_host(name)
         self.four, self.two = (

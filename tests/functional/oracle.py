@@ -40,6 +40,8 @@ class Need(typing.NamedTuple):
 class Oracle:
     """A part of a ``double_pins.PinnedCloud``."""
 
+    was_killed = False  # whether a nova-compute was killed during a call
+
     def assert_sound(self):
         """Assert what must hold at any moment, on all hosts."""
         deadline = time.monotonic() + _SECONDS
@@ -50,19 +52,18 @@ class Oracle:
                 break
             time.sleep(0.1)
         self.assertEqual([], found)
-        self.assertNotIn(_NOT_LEASED, self.gate_log.output)
-        self.assertEqual([], self._list_refused())
+        self.assertEqual([], self._list_wrong_starts())
 
-    def _list_refused(self):
-        """Return the lines about starts that the gate has refused.
+    def _list_wrong_starts(self):
+        """Return the lines of the gate about starts without a lease.
 
-        If an instance is deleted while its guest is about to start, another
-        one may have its CPUs. Then the refusal is right.
+        If an instance is deleted while its guest is about to start, its lease
+        has ended, and another one may have its CPUs. Then the line is right.
         """
-        present = ['Instance %s %s' % (instance.uuid, REFUSED)
-                   for instance in self.list_instances()]
+        present = tuple(each.uuid for each in self.list_instances())
         return [line for line in self.gate_log.output.splitlines()
-                if any(text in line for text in present)]
+                if (REFUSED in line or _NOT_LEASED in line) and
+                line.startswith(present)]
 
     def _find_unsound(self, host):
         """Yield what is wrong on a host, each a str."""
@@ -70,7 +71,8 @@ class Oracle:
         leased = self.leased_cpus(host)
         recorded = {uuid: cpus for uuid, cpus
                     in self.recorded_cpus(host).items()
-                    if not self._is_named(uuid)}
+                    if not self._is_named(uuid) and
+                    not self._is_half_saved(cpus, leased.get(uuid))}
         for what, found in (('guests', running), ('leases', leased),
                             ('records', recorded)):
             owners = collections.Counter(
@@ -83,7 +85,8 @@ class Oracle:
             return
         with_lease = {uuid for uuid, _ in self.leases(host).list_all()}
         for uuid in set(running) - with_lease:
-            yield '%s: the guest %s runs without a lease' % (host, uuid)
+            if not self._is_uncounted(uuid, host, running[uuid]):
+                yield '%s: the guest %s runs without a lease' % (host, uuid)
         for what, found in (('runs on', running.items()),
                             ('moves, and holds', self._list_held(host))):
             for uuid, cpus in found:
@@ -98,6 +101,35 @@ class Oracle:
             if used > sellable + leaving:
                 yield '%s: %d of %d in the %s row are used' % (
                     host, used, sellable, row)
+
+    def _is_half_saved(self, cpus, leased):
+        """Return whether Nova may have saved new CPUs without the new host.
+
+        It does if the source of a live migration is killed after the guest has
+        left. The start gate corrects this record.
+
+        :param cpus: CPUs in the record of the instance
+        :param leased: CPUs that the host has leased to it, or None
+        """
+        return self.was_killed and bool(leased) and not cpus <= leased
+
+    def _is_uncounted(self, uuid, host, cpus):
+        """Return whether no claim counts a guest, which has no own CPUs.
+
+        Nova claims nothing for a live migration of an instance without pinned
+        CPUs. Without mix, this package does so only for an instance with a
+        priority. If an instance is deleted while its guest is about to start,
+        or if the source of a live migration is killed when the guest has left,
+        nothing counts the guest.
+
+        :param cpus: the dedicated CPUs on which the guest is pinned
+        """
+        instance = {each.uuid: each for each in self.list_instances()}.get(
+            uuid)
+        return not cpus and (
+            instance is None or
+            (self.was_killed and instance.host != host) or
+            not self.computes[host].driver.manages(instance))
 
     def _count_leaving(self, host):
         """Return the counted shared vCPUs that no guest will use.
