@@ -24,6 +24,7 @@ from nova import config
 from nova import objects
 
 from benchmarks import audit
+from benchmarks import cost_table
 from benchmarks import end_to_end
 from benchmarks import filters
 from benchmarks import fold
@@ -34,6 +35,7 @@ from benchmarks import planner
 from benchmarks import recount
 from benchmarks import request_filter
 from benchmarks import request_specs
+from benchmarks import scale
 from benchmarks import tables
 from nova_prio.compat import hooks
 
@@ -156,6 +158,11 @@ def _recount(bench):
     return recount.measure(bench.repeats, numbers)
 
 
+def _scale(bench):
+    # One run of an audit takes some seconds.
+    return scale.measure(max(20, bench.size // 4), max(1, bench.repeats // 2))
+
+
 def _planner(bench):
     # One run takes some seconds.
     return planner.measure(bench.size, max(1, bench.repeats // 2))
@@ -166,7 +173,7 @@ PARTS = {'filters': _filters, 'weigher': _weigher, 'parts': _parts,
          'memory': _memory, 'fold': _fold, 'groups': _groups,
          'request_filter': _request_filter, 'planner': _planner,
          'audit': _audit, 'recount': _recount,
-         'end_to_end': _end_to_end}
+         'end_to_end': _end_to_end, 'scale': _scale}
 
 
 def growth(found):
@@ -250,7 +257,8 @@ def main():
         found['missing'].remove(name)
         arguments.output.write_text(json.dumps(found, indent=2) + '\n')
         print('%s: measured' % name, flush=True)
-    for table in tables.figures, tables.requests, tables.computes:
+    for table in (tables.figures, tables.requests, tables.computes,
+                  cost_table.costs):
         print(tables.as_text(table(found)), end='\n\n')
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Compare ``nova-prio audit`` with ``nova-manage placement audit``.
 
 Both use Nova's own databases in a file, as in Nova's tests, and a Placement in
 the same process. The time and memory of Placement are included for both.
 """
 
+import contextlib
 import gc
 import tracemalloc
 import uuid
@@ -42,21 +42,9 @@ def measure(size, repeats):
     :param repeats: number of runs of each audit
     :raises SystemExit: if an audit does not find exactly the known faults
     """
-    # The cloud reads its own configuration.
-    nova.conf.CONF.clear()
-    with cloud.Cloud.running() as running:
-        running.start_host('host', cpus=24, cells=2, dedicated='0-7,12-19',
-                           shared='8-11,20-23', ratio=2.0, mix=True,
-                           aggregate={'priority_mix': 'true'})
-        instances = [_create(running, *each) for each in INSTANCES]
-        running.update_host('host')
-        hosts = copies.copy_host(
-            running.host_mappings['host'], instances, size)
+    with _running(size) as (running, hosts):
         found = {'audit.hosts': size, 'audit.repeats': repeats}
-        sides = clock.alternate(
-            lambda: clock.seconds(lambda: _stock(0))[0],
-            lambda: clock.seconds(lambda: _ours(size))[0], repeats)
-        found.update(clock.figures('audit', *sides, size))
+        found.update(clock.figures('audit', *time_sides(size, repeats), size))
         for side in 'stock', 'ours':
             found['audit.%s_seconds' % side] = (
                 found['audit.%s_us' % side] * size / 1e6)
@@ -69,6 +57,44 @@ def measure(size, repeats):
             _stock(3, host.uuid)
         found.update(_memory(size, faults))
     return found
+
+
+def measure_all_hosts(key, size, repeats):
+    """Return the figures of one audit of all hosts.
+
+    :param key: prefix of the keys of the result
+    :param size: number of hosts
+    """
+    with _running(size):
+        return clock.figures(key, *time_sides(size, repeats), 1)
+
+
+def time_sides(size, repeats):
+    """Return the seconds of each audit of all hosts: (of Nova, ours).
+
+    :param size: number of the hosts, none of which has a fault
+    """
+    return clock.alternate(lambda: clock.seconds(lambda: _stock(0))[0],
+                           lambda: clock.seconds(lambda: _ours(size))[0],
+                           repeats)
+
+
+@contextlib.contextmanager
+def _running(size):
+    """Yield (:class:`nova_prio_scenario.cloud.Cloud`, list of its hosts).
+
+    :param size: number of hosts, each a :class:`benchmarks.copies.Host`
+    """
+    # The cloud reads its own configuration.
+    nova.conf.CONF.clear()
+    with cloud.Cloud.running() as running:
+        running.start_host('host', cpus=24, cells=2, dedicated='0-7,12-19',
+                           shared='8-11,20-23', ratio=2.0, mix=True,
+                           aggregate={'priority_mix': 'true'})
+        instances = [_create(running, *each) for each in INSTANCES]
+        running.update_host('host')
+        yield running, copies.copy_host(
+            running.host_mappings['host'], instances, size)
 
 
 def _create(running, extra_specs, from_volume):
@@ -88,7 +114,6 @@ def _stock(expected, provider=None):
     """Run the audit of Nova, and compare its exit status.
 
     :param expected: exit status
-
     :param provider: UUID of the only host to audit, or None for all
     """
     status = manage.PlacementCommands().audit(provider_uuid=provider)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Copy the records of a host with its instances to many hosts.
 
 The copies are in the databases of Nova and Placement. No service runs on the
@@ -54,7 +53,7 @@ def copy_host(mapping, instances, size):
         engine = main.get_engine(context=cctxt)
     first = Host(0, mapping.host, node.uuid, instances)
     others = [
-        Host(number, 'copy%d' % number, str(uuid.uuid4()),
+        Host(number, '%s-%d' % (mapping.host, number), str(uuid.uuid4()),
              [str(uuid.uuid4()) for _ in instances])
         for number in range(1, size)]
     for copy_records, database in (
@@ -66,9 +65,9 @@ def copy_host(mapping, instances, size):
 
 
 def _copy_in_cell(connection, first, others):
-    first_id = _id(connection, main_models.ComputeNode, first)
+    last_id = _get_last_id(connection, main_models.ComputeNode)
     _copy(connection, main_models.ComputeNode, {'uuid': first.uuid}, [
-        {'id': first_id + host.number, 'host': host.name, 'uuid': host.uuid,
+        {'id': last_id + host.number, 'host': host.name, 'uuid': host.uuid,
          'hypervisor_hostname': host.name} for host in others])
     _copy(connection, main_models.Service,
           {'host': first.name, 'binary': 'nova-compute'}, [
@@ -78,7 +77,7 @@ def _copy_in_cell(connection, first, others):
         _copy(connection, main_models.Instance, {'uuid': instance}, [
             {'uuid': host.instances[index], 'host': host.name,
              'node': host.name, 'launched_on': host.name,
-             'compute_id': first_id + host.number} for host in others])
+             'compute_id': last_id + host.number} for host in others])
         for model in _OF_INSTANCE:
             _copy(connection, model, {'instance_uuid': instance}, [
                 {'instance_uuid': host.instances[index]} for host in others])
@@ -96,15 +95,18 @@ def _copy_in_api(connection, first, others):
 
 
 def _copy_in_placement(connection, first, others):
-    first_id = _id(connection, placement_models.ResourceProvider, first)
+    table = placement_models.ResourceProvider.__table__
+    first_id = connection.execute(sqlalchemy.select(
+        table.c.id).filter_by(uuid=first.uuid)).scalar_one()
+    last_id = _get_last_id(connection, placement_models.ResourceProvider)
     _copy(connection, placement_models.ResourceProvider,
           {'uuid': first.uuid}, [
-              {'id': first_id + host.number, 'uuid': host.uuid,
-               'root_provider_id': first_id + host.number, 'name': host.name}
+              {'id': last_id + host.number, 'uuid': host.uuid,
+               'root_provider_id': last_id + host.number, 'name': host.name}
               for host in others])
     for model in _OF_PROVIDER:
         _copy(connection, model, {'resource_provider_id': first_id}, [
-            {'resource_provider_id': first_id + host.number}
+            {'resource_provider_id': last_id + host.number}
             for host in others])
     for index, instance in enumerate(first.instances):
         _copy(connection, placement_models.Consumer, {'uuid': instance}, [
@@ -112,14 +114,14 @@ def _copy_in_placement(connection, first, others):
         _copy(connection, placement_models.Allocation,
               {'consumer_id': instance}, [
                   {'consumer_id': host.instances[index],
-                   'resource_provider_id': first_id + host.number}
+                   'resource_provider_id': last_id + host.number}
                   for host in others])
 
 
-def _id(connection, model, host):
-    """Return the ID of the compute node or provider of a host."""
+def _get_last_id(connection, model):
+    """Return the largest ID in a table."""
     return connection.execute(sqlalchemy.select(
-        model.__table__.c.id).filter_by(uuid=host.uuid)).scalar_one()
+        sqlalchemy.func.max(model.__table__.c.id))).scalar_one()
 
 
 def _copy(connection, model, where, changes):

@@ -164,7 +164,7 @@ def measure(size, repeats, limits=LIMITS, instances=INSTANCES):
     # The cloud reads its own configuration.
     nova.conf.CONF.clear()
     with cloud.Cloud.running() as running:
-        engines = _copy_hosts(running, size)
+        engines = copy_hosts(running, size)
         # The second side changes the options that the first one reads.
         ours = Side(running, is_stock=False)
         stock = Side(running, is_stock=True)
@@ -175,38 +175,59 @@ def measure(size, repeats, limits=LIMITS, instances=INSTANCES):
                 for kind in KINDS:
                     key = 'end_to_end.%d.%s.%d_of_%d' % (
                         size, kind, number, limit)
-                    found.update(_measure_kind(
+                    found.update(measure_kind(
                         key, stock, ours, kind, number, repeats, engines))
         return found
 
 
-def _copy_hosts(running, size):
-    """Make hosts with instances; return the engines of the databases."""
+def copy_hosts(running, size, cells=1):
+    """Make hosts with instances; return the engines of the databases.
+
+    :param running: :class:`nova_prio_scenario.cloud.Cloud`
+    :param size: number of hosts of each cell
+    :param cells: number of Nova's cells
+    :returns: dict, name -> engine
+    """
     # No service runs on the copied hosts: their heartbeats become old.
     running.flags(service_down_time=24 * 60 * 60)
-    running.start_host('host', cpus=64, cells=2, dedicated='0-23,32-55',
-                       shared='24-31,56-63', ratio=2.0, mix=True,
-                       memory_mb=131072, aggregate={'priority_mix': 'true'})
-    instances = []
-    for extra_specs in _ON_HOST:
-        flavor = running._create_flavor(
-            vcpu=2, memory_mb=256, disk=1, extra_spec=extra_specs)
-        server = running.api.post_server({'server': running._build_server(
-            flavor_id=flavor, networks='none')})
-        instances.append(
-            running._wait_for_state_change(server, 'ACTIVE')['id'])
-    running.update_host('host')
-    mapping = running.host_mappings['host']
-    copies.copy_host(mapping, instances, size)
-    with context.target_cell(context.get_admin_context(),
-                             mapping.cell_mapping) as cctxt:
-        cell = main.get_engine(context=cctxt)
-    return {'nova': cell, 'nova_api': api.get_engine(),
-            'placement': placement.get_placement_engine()}
+    flavors = [running._create_flavor(
+        vcpu=2, memory_mb=256, disk=1, extra_spec=extra_specs)
+        for extra_specs in _ON_HOST]
+    engines = {'nova_api': api.get_engine(),
+               'placement': placement.get_placement_engine()}
+    for number in range(1, cells + 1):
+        cell, host = 'cell%d' % number, 'host%d' % number
+        running.start_host(
+            host, cpus=64, cells=2, dedicated='0-23,32-55',
+            shared='24-31,56-63', ratio=2.0, mix=True, memory_mb=131072,
+            aggregate={'priority_mix': 'true'}, nova_cell=cell)
+        instances = []
+        for flavor in flavors:
+            body = running._build_server(flavor_id=flavor, networks='none')
+            body['host'] = host
+            server = running.api.post_server({'server': body})
+            instances.append(
+                running._wait_for_state_change(server, 'ACTIVE')['id'])
+        running.update_host(host)
+        mapping = running.host_mappings[host]
+        copies.copy_host(mapping, instances, size)
+        with context.target_cell(context.get_admin_context(),
+                                 mapping.cell_mapping) as cctxt:
+            engines[cell] = main.get_engine(context=cctxt)
+    return engines
 
 
-def _measure_kind(key, stock, ours, kind, instances, repeats, engines):
-    """Return the figures of one kind of request, in milliseconds."""
+def measure_kind(key, stock, ours, kind, instances, repeats, engines):
+    """Return the figures of one kind of request, in milliseconds.
+
+    :param key: prefix of the keys of the result
+    :param stock: Side
+    :param ours: Side
+    :param kind: a key of KINDS
+    :param instances: number of instances
+    :param repeats: number of requests of each side
+    :param engines: result of ``copy_hosts``
+    """
     # The first request fills caches.
     of_side = {stock: collections.defaultdict(list),
                ours: collections.defaultdict(list)}

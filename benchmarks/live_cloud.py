@@ -193,10 +193,11 @@ class Cloud:
         Child processes are included, except guests.
         """
         pids = self._cloud.status()
-        return sum(_cpu_seconds(pids[name]) for name in names or pids)
+        return sum(cpu_seconds(pids[name]) for name in names or pids)
 
 
-def _cpu_seconds(pid):
+def cpu_seconds(pid):
+    """Return the processor time of a process and its children but guests."""
     process = psutil.Process(pid)
     found = 0
     for each in [process, *process.children(recursive=True)]:

@@ -13,6 +13,7 @@ import pathlib
 import matplotlib
 from matplotlib import figure
 
+from benchmarks import cost_table
 from benchmarks import tables
 
 DIRECTORY = (pathlib.Path(__file__).parents[1] / 'doc' / 'source' /
@@ -116,7 +117,7 @@ def main():
                      % (arguments.bench, ', '.join(found['missing'])))
     for table in (tables.context, tables.figures, tables.sizes, tables.parts,
                   tables.memory, tables.folds, tables.requests,
-                  tables.request_parts, tables.computes):
+                  tables.request_parts, tables.computes, cost_table.costs):
         tables.write(table(found), arguments.directory / (
             table.__name__ + '.csv'))
     draw(found, arguments.directory / 'plot.svg')

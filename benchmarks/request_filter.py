@@ -24,12 +24,13 @@ from nova_prio.scheduler import request_filter as prio_request_filter
 from nova_prio_scenario import cloud
 
 
-def measure(hosts=3000, repeats=5, number=20):
-    """Return figures of one request, with all hosts in one aggregate.
+def measure(hosts=3000, repeats=5, number=20, aggregates=1):
+    """Return figures of one request, with all hosts in some aggregates.
 
-    :param hosts: number of hosts in the aggregate
+    :param hosts: number of hosts
     :param repeats: number of measurements of each filter
     :param number: number of requests in one measurement
+    :param aggregates: number of aggregates, each with as many of the hosts
     :raises SystemExit: if a filter does not change a request
     """
     # The cloud reads its own configuration.
@@ -46,10 +47,12 @@ def measure(hosts=3000, repeats=5, number=20):
                 admin, instance_uuid=request.spec.instance_uuid,
                 project_id=request.spec.project_id, user_id='user',
                 cell_mapping=None).create()
-            _create_aggregate(admin, hosts, request.key, {
-                'filter_tenant_id': request.spec.project_id,
-                aggregate_metadata.AGGREGATE_KEYS[0]: 'true',
-                aggregate_metadata.ORDINARY_KEY: 'false'})
+            for aggregate in range(aggregates):
+                name = '%s-%d' % (request.key, aggregate)
+                _create_aggregate(admin, hosts // aggregates, name, {
+                    'filter_tenant_id': request.spec.project_id,
+                    aggregate_metadata.AGGREGATE_KEYS[0]: 'true',
+                    aggregate_metadata.ORDINARY_KEY: 'false'})
 
             def run(restrict):
                 specs = [request.spec.obj_clone() for _ in range(number)]
@@ -79,4 +82,4 @@ def _create_aggregate(admin, hosts, name, metadata):
     aggregate = objects.Aggregate(admin, name=name, metadata=metadata)
     aggregate.create()
     groups.save_hosts(admin, aggregate.id,
-                      ['host%d' % number for number in range(hosts)])
+                      ['%s-%d' % (name, number) for number in range(hosts)])
