@@ -241,10 +241,11 @@ class ExploredCloud(double_pins.PinnedCloud):
             self.update_host(host)
         # The first audit may revert a move, and the second one then corrects
         # the allocations.
+        rows = []
         for _ in range(2):
             with mock.patch.object(
                     unfinished_migrations, '_CONFIRMING_SECONDS', -1):
-                _, rows, _ = commands.run('audit', '--fix')
+                rows += commands.run('audit', '--fix')[1]
             self.points.wait_until_still(0.5, PATIENCE_SECONDS)
         for row in rows:
             for action, uuid in re.findall(

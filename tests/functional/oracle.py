@@ -71,8 +71,7 @@ class Oracle:
         leased = self.leased_cpus(host)
         recorded = {uuid: cpus for uuid, cpus
                     in self.recorded_cpus(host).items()
-                    if not self._is_named(uuid) and
-                    not self._is_half_saved(cpus, leased.get(uuid))}
+                    if not self._is_half_saved(cpus, leased.get(uuid))}
         for what, found in (('guests', running), ('leases', leased),
                             ('records', recorded)):
             owners = collections.Counter(
@@ -193,11 +192,6 @@ class Oracle:
             if migration.dest_compute == host and (moves or evacuates):
                 yield instance.uuid, frozenset(
                     demand.get_topology_pins(context.new_numa_topology))
-
-    def _is_named(self, uuid):
-        """Return whether a WARNING has named the record of an instance."""
-        return any(uuid in line for line in self.gate_log.output.splitlines()
-                   if 'The record of the instance has the CPUs' in line)
 
     def _get_report_of_tracker(self, host):
         tracker = self.computes[host].rt
