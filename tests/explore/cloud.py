@@ -166,6 +166,8 @@ class ExploredCloud(double_pins.PinnedCloud):
                 return
             if self.was_killed:
                 return
+            if _is_left_in_task(found):
+                self.request(found, **{'os-resetState': {'state': 'error'}})
             self.assertFalse(
                 is_deleted or found['status'] == 'BUILD' or
                 found['OS-EXT-STS:task_state'] or
@@ -310,6 +312,19 @@ class ExploredCloud(double_pins.PinnedCloud):
         aggregate, = self._aggregates.values()
         self.admin_api.post_aggregate_action(aggregate, {'set_metadata': {
             'metadata': {'priority_mix': 'true' if has_mix else None}}})
+
+
+def _is_left_in_task(server):
+    """Return whether Nova has left a failed server in its task.
+
+    The destination of an evacuation does so if the source returned before the
+    migration existed, and has set the server to ERROR: only an operator ends
+    the task.
+
+    :param server: as the API returns it
+    """
+    return (server['OS-EXT-STS:vm_state'],
+            server['OS-EXT-STS:task_state']) == ('error', 'rebuilding')
 
 
 class ExploredCloudWithoutMix(ExploredCloud):
