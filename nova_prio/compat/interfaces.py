@@ -149,7 +149,6 @@ NAMES = {
             compute_node)
         nova.compute.task_states MIGRATING RESCUING RESIZE_REVERTING SPAWNING
             rebuild_states
-        nova.compute.vm_states allow_resource_removal(vm_state, task_state)
         nova.compute.utils is_volume_backed_instance(context, instance, bdms)
         nova.exception CPUPinningInvalid CPUPinningUnknown CPUUnpinningInvalid
             CPUUnpinningUnknown GroupAffinityViolation InstanceFaultRollback(
@@ -173,6 +172,7 @@ NAMES = {
         nova.virt.libvirt.utils get_instance_path(instance) load_file(path)
     """,
     (COMPUTE, COMMANDS): """
+        nova.compute.vm_states allow_resource_removal(vm_state, task_state)
         nova.objects.block_device:BlockDeviceMappingList
             bdms_by_instance_uuid(context, instance_uuids)
         nova.objects.instance:Instance drop_migration_context

@@ -7,6 +7,7 @@ import time
 import typing
 
 from nova.compute import task_states
+from nova.compute import vm_states
 from nova import objects
 
 from nova_prio.objects import migration_states
@@ -135,7 +136,8 @@ class Oracle:
 
         Without mix, Placement alone decides about the vCPUs of ordinary
         instances. Nova deletes the guest and the allocation of an instance
-        that is being offloaded first. A recount counts each open move to the
+        that is being offloaded first, and deletes an instance although
+        nova-compute still moves it. A recount counts each open move to the
         host, also one that nova-compute is about to refuse. While a move
         begins, a recount may take an earlier move that has failed for an open
         one; if it is slow, its number is still that of before when
@@ -145,7 +147,7 @@ class Oracle:
         number = 0
         for uuid, usage in self.leases(host).list_usages():
             instance = instances.get(uuid)
-            if instance is not None and (
+            if (instance is None or
                     instance.task_state == task_states.SHELVING_OFFLOADING or
                     self._has_no_claim(instance, host)):
                 number += usage.demand.shared
@@ -244,7 +246,10 @@ class Oracle:
         """Return the Needs of a host, a list."""
         found = []
         for instance in self.list_instances():
-            if instance.host == host:
+            # The kill of a nova-compute may leave the host in the record of an
+            # offloaded instance.
+            if (instance.host == host and
+                    instance.vm_state != vm_states.SHELVED_OFFLOADED):
                 found.append(_get_need(
                     instance, instance.uuid, instance.flavor,
                     instance.numa_topology))

@@ -15,7 +15,10 @@ from oslo_utils.fixture import uuidsentinel as uuids
 
 from nova_prio.admin.audit import allocation_audit
 from nova_prio.admin.audit import finding
+from nova_prio.admin.audit import pin_conflicts
 from nova_prio.admin.audit import repairs
+from nova_prio.admin.fleet import cloud_fleet
+from nova_prio.admin.page import capacity_page
 from nova_prio.cmd import audit as command
 from nova_prio.cmd import report
 from nova_prio.placement import allocations as allocations_api
@@ -123,6 +126,40 @@ class Clean(Audit):
             self.assertEqual(
                 ['allocations', 'inventories'],
                 sorted(url.rpartition('/')[2] for url in urls if uuid in url))
+
+    def test_offloaded_instance_does_not_count_on_its_host(self):
+        """The kill of a nova-compute may leave the host in its record."""
+        server = self.create('high')
+        with self.instance(server) as instance:
+            node = instance.compute_id
+        self.act(server, 'SHELVED_OFFLOADED', shelve=None)
+        expected = self.expected.pop(server['id'])
+        with self.instance(server) as instance:
+            instance.host = instance.node = 'mix1'
+            instance.compute_id = node
+            instance.save()
+        # It gets the CPUs of the first one.
+        other = self.create('high')
+        self.audit()
+        self.assertEqual([], list(pin_conflicts.find_warnings(
+            context.get_admin_context())))
+        with self.instance(server) as instance:
+            self.assertEqual([other['id']], [
+                each.uuid for each, _ in cloud_fleet._iterate_instances(
+                    instance._context)])
+        found, _ = capacity_page._read_instances(
+            context.get_admin_context(), ['mix1'])
+        self.assertEqual([other['id']], [each.uuid for each in found['mix1']])
+        self.put(server, **expected['mix1'])
+        self.assertEqual({('mix1', 'left_allocation', server['id'])},
+                         self.found())
+        # While it is unshelved, it counts again.
+        with self.instance(server) as instance:
+            instance.task_state = 'spawning'
+            instance.save()
+            self.assertEqual({server['id'], other['id']}, {
+                each.uuid for each, _ in cloud_fleet._iterate_instances(
+                    instance._context)})
 
     def test_unscheduled_and_busy_instances_are_not_found(self):
         objects.InstanceMapping(

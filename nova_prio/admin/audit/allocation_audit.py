@@ -175,8 +175,8 @@ def _find_fault(view: host_view.HostView, client: report.SchedulerReportClient,
         return None
     has_no_host = idle_instance.host is None
     # Such an instance must not have allocations at any host.
-    if has_no_host and idle_instance.vm_state in (
-            vm_states.SHELVED_OFFLOADED, vm_states.ERROR):
+    if idle_instance.vm_state == vm_states.SHELVED_OFFLOADED or (
+            has_no_host and idle_instance.vm_state == vm_states.ERROR):
         return _LEFT_OVER
     # An instance that is being built gets its host after its allocation.
     if has_no_host or idle_instance.host == view.name:

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import typing
 
+from nova.compute import vm_states
 from nova import context as nova_context
 from nova import exception
 from nova import objects
@@ -219,10 +220,9 @@ def read_host(
     migrations = list(objects.MigrationList.get_in_progress_by_host_and_node(
         context, node.host, node.hypervisor_hostname))
     moving = {migration.instance_uuid for migration in migrations}
-    instances = list(objects.InstanceList.get_by_host_and_node(
-        context, node.host, node.hypervisor_hostname,
-        expected_attrs=['flavor', 'system_metadata', 'numa_topology',
-                        'migration_context']))
+    instances = read_instances(
+        context, node, ['flavor', 'system_metadata', 'numa_topology',
+                        'migration_context'])
     # These are neither being changed nor moved.
     at_rest = [instance for instance in instances
                if instance.task_state is None and instance.uuid not in moving]
@@ -237,6 +237,24 @@ def read_host(
         inventories=of_provider['inventories'], traits=traits,
         is_disabled=prio_traits.CPU_PRIORITY_DISABLED in traits,
         provider_aggregates=aggregates, sharing=sharing, disks=disks)
+
+
+def read_instances(context: nova_context.RequestContext,
+                   node: objects.ComputeNode,
+                   attributes: list[str]) -> list[objects.Instance]:
+    """Return the instances of a host that use its resources.
+
+    A shelved offloaded instance uses none, but names the host for a moment, or
+    until it is unshelved if nova-compute was killed in that moment.
+
+    :param context: targets the cell of the host
+    :param attributes: those to read with each instance
+    """
+    return [each for each in objects.InstanceList.get_by_host_and_node(
+                context, node.host, node.hypervisor_hostname,
+                expected_attrs=attributes)
+            if not vm_states.allow_resource_removal(
+                each.vm_state, each.task_state)]
 
 
 def list_hosts(

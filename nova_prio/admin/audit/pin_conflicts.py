@@ -192,9 +192,7 @@ def _read_conflicts_once(context: nova_context.RequestContext,
     """
     migrations = list(objects.MigrationList.get_in_progress_by_host_and_node(
         context, node.host, node.hypervisor_hostname))
-    instances = list(objects.InstanceList.get_by_host_and_node(
-        context, node.host, node.hypervisor_hostname,
-        expected_attrs=_ATTRIBUTES))
+    instances = host_view.read_instances(context, node, _ATTRIBUTES)
     # These await the confirmation of a resize to another host, and still have
     # CPUs of this one.
     resized_away = _read_resized_away(context, instances, migrations)

@@ -10,6 +10,7 @@ import dataclasses
 import types
 import typing
 
+from nova.compute import vm_states
 import nova.conf
 from nova import context as nova_context
 from nova import objects
@@ -248,9 +249,10 @@ def _read_open_migrations(
 
 def _iterate_instances(context: nova_context.RequestContext,
                        ) -> abc.Iterator[tuple[objects.Instance, bool]]:
-    """Yield the instances of a cell that are on a host.
+    """Yield the instances of a cell that use resources of a host.
 
-    Soft-deleted instances count, too, until nova-compute reclaims them.
+    Soft-deleted instances count, too, until nova-compute reclaims them. Those
+    that are shelved offloaded do not, although some still name their host.
 
     :param context: targets the cell
     :returns: iterator of (instance, whether its root disk is a volume, which
@@ -268,7 +270,8 @@ def _iterate_instances(context: nova_context.RequestContext,
         volume_backed = allocations.find_volume_backed(
             context, [each for each in page if each.flavor.root_gb])
         for instance in page:
-            if instance.host:
+            if instance.host and not vm_states.allow_resource_removal(
+                    instance.vm_state, instance.task_state):
                 yield instance, instance.uuid in volume_backed
         marker = page[-1].uuid
 

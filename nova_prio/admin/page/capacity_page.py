@@ -157,7 +157,10 @@ def _read_instances(
         context, _list_instances, hosts)
     for instances in answers.values():
         for instance in instances:
-            instances_of[instance.host].append(instance)
+            # A shelved offloaded instance uses nothing, but may name a host.
+            if not vm_states.allow_resource_removal(
+                    instance.vm_state, instance.task_state):
+                instances_of[instance.host].append(instance)
     return instances_of, silent_cells
 
 
