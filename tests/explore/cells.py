@@ -6,7 +6,9 @@ import pkgutil
 
 import nova.conf
 from nova import context
+from nova import objects
 
+from nova_prio.objects import migration_states
 from tests.explore import cloud
 
 CONF = nova.conf.CONF
@@ -52,3 +54,41 @@ class ExploredCloudWithCells(cloud.ExploredCloud):
         """Start a host in its cell."""
         super().start_seed_host(
             name, nova_cell=self._get_cell(name).name, **kwargs)
+
+    def delete_server(self, server):
+        """Delete a server, twice if the first delete has failed.
+
+        If a moved server is deleted twice at once, Nova ends neither.
+        """
+        self.request_delete(server)
+        self.wait_until_rest(server)
+        if not self.is_gone(server):
+            super().delete_server(server)
+
+    def recover(self):
+        """Also delete the copies that Nova has left in another cell.
+
+        Nova does not end a confirmation or a revert whose nova-compute was
+        killed: its log says that a copy may be left, and can be cleaned up.
+        """
+        super().recover()
+        for host in self.HOSTS:
+            with context.target_cell(context.get_admin_context(),
+                                     self._get_cell(host)) as cctxt:
+                for copy in objects.InstanceList.get_by_filters(
+                        cctxt, {'deleted': False, 'hidden': True}):
+                    self._delete_copy(copy)
+        self.repair_allocations()
+
+    def _delete_copy(self, copy):
+        """Delete the copy of an instance unless it awaits a confirmation."""
+        server = {'id': copy.uuid}
+        if not self.is_gone(server) and self.api.get_server(
+                copy.uuid)['status'] == 'VERIFY_RESIZE':
+            return
+        for migration in objects.MigrationList.get_by_filters(
+                copy._context, {'instance_uuid': copy.uuid}):
+            if migration_states.is_open(migration):
+                migration.status = 'error'
+                migration.save()
+        copy.destroy(hard_delete=True)

@@ -198,8 +198,8 @@ class Explorer:
             cloud.restart_compute_service(operations.SOURCE)
         if cloud.was_killed:
             cloud.recover()
-        elif disturbance.startswith('delete_it'):
-            cloud.delete_left_allocations()
+        elif disturbance.startswith(('delete_it', 'return_source')):
+            cloud.repair_allocations()
         cloud.assert_exact()
         cloud.assert_sound()
         if self._left % _ADMITTING == 0:

@@ -164,7 +164,10 @@ class FaultyCloud(base.FunctionalTest):
         waits = self._held_migrations.get(uuid)
         if waits:
             waits.wait(PATIENCE_SECONDS)
-        raises = domain._job_type == fakelibvirt.VIR_DOMAIN_JOB_CANCELLED
+        # The job also ends if the guest was destroyed meanwhile.
+        raises = (
+            domain._job_type == fakelibvirt.VIR_DOMAIN_JOB_CANCELLED or
+            domain.info()[0] == fakelibvirt.VIR_DOMAIN_SHUTOFF)
         if uuid in self._failing_guests:
             domain.fail_job()
             raises = self._failing_guests[uuid]
