@@ -58,7 +58,8 @@ class ExploredCloudWithCells(cloud.ExploredCloud):
     def delete_server(self, server):
         """Delete a server, twice if the first delete has failed.
 
-        If a moved server is deleted twice at once, Nova ends neither.
+        If two deletes of a server that has moved to another cell run at once,
+        both may fail.
         """
         self.request_delete(server)
         self.wait_until_rest(server)

@@ -271,8 +271,8 @@ class ExploredCloud(double_pins.PinnedCloud):
 
         If a server is deleted during a move, its migration keeps allocations,
         or gives them back to the server. If the source of an evacuation
-        returns and the evacuation fails, the server has none, and keeps its
-        claim.
+        returns and the evacuation fails, the server has no allocations, and
+        still has its claim on the destination.
         """
         for host in self.HOSTS:
             for _ in range(2):

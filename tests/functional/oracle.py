@@ -249,7 +249,8 @@ class Oracle:
             # The kill of a nova-compute may leave the host in the record of an
             # offloaded instance.
             if (instance.host == host and
-                    instance.vm_state != vm_states.SHELVED_OFFLOADED):
+                    not vm_states.allow_resource_removal(
+                        instance.vm_state, instance.task_state)):
                 found.append(_get_need(
                     instance, instance.uuid, instance.flavor,
                     instance.numa_topology))

@@ -244,8 +244,8 @@ def read_instances(context: nova_context.RequestContext,
                    attributes: list[str]) -> list[objects.Instance]:
     """Return the instances of a host that use its resources.
 
-    A shelved offloaded instance uses none, but names the host for a moment, or
-    until it is unshelved if nova-compute was killed in that moment.
+    A shelved offloaded instance uses no resources. Nova removes the host from
+    its record a moment later, or never if nova-compute is killed before that.
 
     :param context: targets the cell of the host
     :param attributes: those to read with each instance

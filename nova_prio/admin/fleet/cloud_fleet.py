@@ -251,8 +251,8 @@ def _iterate_instances(context: nova_context.RequestContext,
                        ) -> abc.Iterator[tuple[objects.Instance, bool]]:
     """Yield the instances of a cell that use resources of a host.
 
-    Soft-deleted instances count, too, until nova-compute reclaims them. Those
-    that are shelved offloaded do not, although some still name their host.
+    Soft-deleted instances count, too, until nova-compute reclaims them.
+    Shelved offloaded instances do not, even if their records name a host.
 
     :param context: targets the cell
     :returns: iterator of (instance, whether its root disk is a volume, which

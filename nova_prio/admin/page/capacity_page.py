@@ -157,7 +157,8 @@ def _read_instances(
         context, _list_instances, hosts)
     for instances in answers.values():
         for instance in instances:
-            # A shelved offloaded instance uses nothing, but may name a host.
+            # The record of a shelved offloaded instance may name a host, but
+            # the instance uses no resources there.
             if not vm_states.allow_resource_removal(
                     instance.vm_state, instance.task_state):
                 instances_of[instance.host].append(instance)
