@@ -25,8 +25,9 @@ class HostOperations(base.Operations):
                              if not usage.is_evacuated]
         if self._model.orphans:
             # The guests of deleted instances block their CPUs until a periodic
-            # task of Nova removes the guests.
+            # task of Nova removes the guests. Two looks then end their leases.
             self._cloud.remove_orphan_guests(host)
+            self._cloud.update_host(host)
             self._cloud.update_host(host)
             self._model.orphans.clear()
         for server in self._servers.values():

@@ -60,6 +60,21 @@ def test_delete_after_cold_migration_leaves_its_claim():
         assert 0 == stock.vcpus_used('mix2')
 
 
+def test_delete_after_resize_on_its_host_leaves_its_claim():
+    """Nova confirms the resize first, and forgets the instance with it."""
+    with StockCloud.running() as stock:
+        stock.flags(allow_resize_to_same_host=True)
+        server = stock.create()
+        for host in 'mix2', 'plain':
+            stock.force_down(host, True)
+        stock.act(server, resize={'flavorRef': stock.flavor_of('ordinary-2')})
+        stock.api.delete_server(server.uuid)
+        stock.wait_until_deleted(server.uuid)
+        assert 2 == stock.vcpus_used('mix1')
+        stock.update_host('mix1')
+        assert 0 == stock.vcpus_used('mix1')
+
+
 def test_evacuation_that_fails_leaves_the_cpus_of_its_claim():
     """MoveClaim.abort drops a copy of the instance without the context."""
     with StockCloud.running() as stock:
