@@ -7,7 +7,7 @@ All bugs affect Nova 31 to 34 and are open. "No number" means that no Launchpad
 bug is known; the numbers beside it are those of other bugs.
 
 If all supported releases of Nova repair a bug, delete the code: the test must
-still pass. Two workarounds are one line of an override each:
+still pass. Three workarounds are one line of an override each:
 
 * ``obj_reset_changes`` in ``rollback_live_migration_at_destination`` of
   :mod:`nova_prio.virt.libvirt.live_migration`. Bug 1894095: the clean-up of a
@@ -20,6 +20,14 @@ still pass. Two workarounds are one line of an override each:
   failed move. Without this workaround, the record of the instance is wrong.
   Test: ``test_unfinished_migrations``,
   ``test_rebuild_before_audit_drops_claim_and_keeps_allocations``.
+* ``drop_migration_context`` in ``instance_claim`` of
+  :mod:`nova_prio.compute.resource_tracker`. No number (a side effect of the
+  fix of 1953359): if the migration of a failed move led to a host on which the
+  instance is unshelved later, each recount there applies the claim of this
+  move. Without this workaround, a host that has restarted keeps the CPUs of
+  the claim, which may be those of another instance.
+  Test: ``test_in_flight_moves``,
+  ``test_first_recount_ignores_claim_of_failed_move``.
 """
 
 from nova.compute import task_states
@@ -206,7 +214,7 @@ def may_count(migration, is_first):
     # A migration that has failed may still be cleaning up: the instance then
     # has a task, and the migration context of this migration.
     instance = migration_states.get_instance(migration._context, migration)
-    if instance is None or instance.task_state is None:
+    if not instance or instance.task_state is None:
         return False
     claimed = instance.migration_context
     return claimed is not None and claimed.migration_id == migration.id
@@ -248,10 +256,8 @@ def has_applied_context(instance):
     # If a field is not loaded, do not load it: Nova would save it.
     if 'migration_context' not in instance or 'numa_topology' not in instance:
         return False
-    context = instance.migration_context
-    if context is None:
-        return False
-    return context.new_numa_topology is instance.numa_topology
+    claim = instance.migration_context
+    return bool(claim) and claim.new_numa_topology is instance.numa_topology
 
 
 def find_returning(context, host, migrations):

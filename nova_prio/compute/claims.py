@@ -98,10 +98,9 @@ class _PriorityTest:
         evacuates an instance goes on after this, and keeps the lease until
         ``finish_evacuation`` of the tracker.
         """
-        goes_on = (self.migration is not None and
-                   self.migration.migration_type ==
+        goes_on = (self.migration and self.migration.migration_type ==
                    fields.MigrationType.EVACUATION)
-        if exc_type is not None or not goes_on:
+        if exc_type or not goes_on:
             self.tracker.priority_host.leases.end_call(self.instance.uuid)
         super().__exit__(exc_type, exc_val, exc_tb)
 

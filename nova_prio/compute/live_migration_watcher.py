@@ -56,7 +56,7 @@ class LiveMigrationWatcher:
         """
         with self._lock:
             self._watched[migration.uuid] = migration
-            if self._thread is not None:
+            if self._thread:
                 return
             thread = threading.Thread(
                 target=self._run, args=(context.elevated(),), daemon=True)

@@ -401,12 +401,11 @@ class PriorityHost:
         # of it any more. ``totals`` are the sums of the amounts of the others:
         # an inventory grows if it sells less than the sum.
         totals = self.leases.count_arrived()
-        self.is_vcpu_oversold = False
         cpus = self._read_cpus(stock)
         reported = inventory.build_priority_inventories(stock, cpus, totals)
         # Without cpu_priority_mix_enable, ``reported`` exceeds Nova's total
         # only if more VCPU than that total is allocated.
-        if orc.VCPU in stock and not cpus.mix:
-            self.is_vcpu_oversold = (
-                reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
+        self.is_vcpu_oversold = (
+            orc.VCPU in stock and not cpus.mix and
+            reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
         return reported

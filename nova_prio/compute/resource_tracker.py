@@ -130,8 +130,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         # If one of these fails, the other must be done all the same.
         with self._counting():
             self.priority_host.begin_recount()
-        with self._counting():
-            for instance in instances:
+        for instance in instances:
+            with self._counting():
                 workarounds.restore_own_cpus(instance, self.host)
         # Nova looks up the instances of migrations in this dict.
         self._instances = super()._update_usage_from_instances(
@@ -230,7 +230,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         :param sign: 1 to count, -1 to free
         """
         counted = usage.get(_KEY)
-        if counted is not None:
+        if counted:
             was_counted = True
             # An error is logged, and sets outcome.problem.
             with self._counting() as outcome:
@@ -275,10 +275,16 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         """Claim for an instance that is created or unshelved here.
 
         First release the claims of live migrations to this host that have
-        ended: this claim may need their CPUs. Note for ``build_failed``
-        whether the claim is refused.
+        ended: this claim may need their CPUs. Drop the claim of a failed move
+        from the record of an unshelved instance, so that no recount takes it
+        for the CPUs of the instance here: see :mod:`workarounds
+        <nova_prio.compat.workarounds>`. Note for ``build_failed`` whether the
+        claim is refused.
         """
         self._watcher.release_ended(context)
+        with self._counting():
+            if instance.vm_state == vm_states.SHELVED_OFFLOADED:
+                instance.drop_migration_context()
         self._build.is_refused = False
         try:
             # After an error, this ends the lease that the claim has begun: the

@@ -137,6 +137,34 @@ class InFlightMoves(base.FunctionalTest):
         # The new CPUs are others, so that the test can fail.
         self.assertNotEqual(own, self.cpus_of_vcpus(self.server))
 
+    def test_first_recount_ignores_claim_of_failed_move(self):
+        """Nova applies its context after the instance was unshelved there."""
+        self._confirm_resize(self.server)
+
+        def fail(*args, **kwargs):
+            raise exception.MigrationPreCheckError(reason='it was made to')
+
+        # mix1 makes its claim, and then the check fails.
+        with fixtures.MonkeyPatch(
+                'nova.virt.libvirt.driver.LibvirtDriver.'
+                'check_source_migrate_data_at_dest', fail):
+            # Casts are calls here: the error reaches the API.
+            self.assertRaises(
+                client.OpenStackApiException, self.api.post_server_action,
+                self.server['id'], {'os-migrateLive': {
+                    'host': None, 'block_migration': 'auto'}})
+        self.flags(shelved_offload_time=0)
+        self._shelve_server(self.server, expected_state='SHELVED_OFFLOADED')
+        self.boot(self.high, az='nova:mix1')
+        self.host_down('mix2')
+        self._unshelve_server(self.server)
+        own = set(map(int, self.cpus_of_vcpus(self.server)))
+        leases = self.computes['mix1'].driver.priority_host.leases
+        for _ in range(2):
+            self.assertEqual(own, leases.get_cpus(self.server['id']))
+            self.forget_leases('mix1')
+            self.recount()
+
     def _say_it_arrives(self):
         """Let the live migration that brought the server go on."""
         admin = context.get_admin_context()
@@ -315,6 +343,33 @@ class InFlightMoves(base.FunctionalTest):
         self.assertEqual(4, self.report('mix1').remaining.high)
         with self.record('mix1') as node:
             self.assertEqual(4, node.vcpus_used)
+
+
+class FailedResize(base.FunctionalTest):
+
+    # Otherwise the error of the end fails the beginning of the resize as well.
+    CAST_AS_CALL = False
+
+    def test_resize_on_its_host_that_fails_leaves_old_cpus(self):
+        """Nova saves the old flavor again, but keeps the new topology."""
+        self.start_seed_host('mix1')
+        server = self.boot(self.flavor(2, **{'hw:cpu_priority': 'high'}))
+        own = set(map(int, self.cpus_of_vcpus(server)))
+        self.flags(allow_resize_to_same_host=True)
+        with mock.patch('nova.virt.libvirt.driver.LibvirtDriver.'
+                        'finish_migration',
+                        side_effect=exception.NovaException('made to fail')):
+            self.api.post_server_action(
+                server['id'], {'resize': {'flavorRef': self.high}})
+            self._wait_for_state_change(server, 'ERROR')
+            self._wait_for_migration_status(server, ['error'])
+        for _ in range(2):
+            for _ in range(2):
+                self.update_host('mix1')
+            leases = self.computes['mix1'].driver.priority_host.leases
+            self.assertEqual(own, leases.get_cpus(server['id']))
+            self.assertEqual(6, self.report('mix1').remaining.high)
+            self.restart_compute_service('mix1')
 
 
 class ArrivingLiveMigration(base.FunctionalTest):
