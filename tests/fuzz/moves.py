@@ -168,6 +168,11 @@ class MoveOperations(base.Operations):
         if first.host != host:
             raise base.UnexpectedOutcome(shown)
         self._recount_unclaimed(first)
+        # The destination recounts when the other live migration has ended. If
+        # the first one ends between Nova's reads of the instances and of the
+        # migrations, this recount misses the server. The next one does not.
+        self._cloud.wait_for_watchers()
+        self._recount(host)
 
     def _fits_beside(self, first, second, host):
         """Return whether a server fits beside one that is on its way.
