@@ -15,7 +15,7 @@ PARTITIONS = {'high': '/high_prio_machine', 'low': '/low_prio_machine',
               None: None}
 #: Seconds in which a cloud settles after an operation. The API does not show
 #: when a service has finished its last steps.
-SETTLING_SECONDS = 5
+SETTLING_SECONDS = 15
 
 
 def find_differences(cloud, accounting=True):
