@@ -23,17 +23,17 @@ class _Series(typing.NamedTuple):
     is_per_host: bool = False
 
 
-_REQUEST = 'request for a low-priority instance, 100 candidates'
+_LOW = 'request for low priority, '
 SERIES = (
     _Series('filter, high priority', 'hosts',
             'sizes.N.filter.high.feasible', is_per_host=True),
     _Series('filter, low priority', 'hosts', 'sizes.N.filter.low',
             is_per_host=True),
     _Series('weigher', 'hosts', 'sizes.N.weigher', is_per_host=True),
-    _Series(_REQUEST, 'hosts', 'end_to_end.N.low.1_of_100'),
-    _Series('the same of 1,000 hosts', 'candidates',
+    _Series(_LOW + '100 candidates', 'hosts', 'end_to_end.N.low.1_of_100'),
+    _Series(_LOW + '1,000 hosts', 'candidates',
             'end_to_end.1000.low.1_of_N'),
-    _Series('the same of 1,000 hosts', 'instances',
+    _Series(_LOW + '1,000 hosts', 'instances',
             'end_to_end.1000.low.N_of_100'),
     _Series('request, 20 candidates', 'cells', 'scale.request_in_N'),
     _Series('request filter', 'hosts of an aggregate',
