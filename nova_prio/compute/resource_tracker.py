@@ -277,9 +277,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         First release the claims of live migrations to this host that have
         ended: this claim may need their CPUs. Drop the claim of a failed move
         from the record of an unshelved instance, so that no recount takes it
-        for the CPUs of the instance here: see :mod:`workarounds
-        <nova_prio.compat.workarounds>`. Note for ``build_failed`` whether the
-        claim is refused.
+        for the CPUs of the instance here
+        (:mod:`nova_prio.compat.workarounds`). Note for ``build_failed``
+        whether this claim is refused.
         """
         self._watcher.release_ended(context)
         with self._counting():

@@ -364,8 +364,9 @@ class FailedResize(base.FunctionalTest):
             self._wait_for_state_change(server, 'ERROR')
             self._wait_for_migration_status(server, ['error'])
         for _ in range(2):
-            for _ in range(2):
-                self.update_host('mix1')
+            # Two looks end the lease of the claim.
+            self.update_host('mix1')
+            self.update_host('mix1')
             leases = self.computes['mix1'].driver.priority_host.leases
             self.assertEqual(own, leases.get_cpus(server['id']))
             self.assertEqual(6, self.report('mix1').remaining.high)

@@ -68,9 +68,9 @@ class Operations:
         """Return a context in which a server leaves its host.
 
         Stock Nova frees only instances that it tracks, and an instance that
-        has moved to a host only after a recount. It also confirms a resize
-        before a delete, and then no longer tracks an instance that was resized
-        on its host. See test_exceptions. So the host is recounted.
+        has moved to a host only after a recount. Before a delete it confirms a
+        resize, and then no longer tracks an instance that was resized on its
+        host. See test_exceptions. So the host is recounted.
         """
         host = server.host
         is_tracked = (
