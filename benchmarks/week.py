@@ -80,7 +80,7 @@ class Week:
                 kind.needs.request.vcpus, kind.needs.request.memory_mb))
              for kind in kinds],
             draw, self._is_stock, limit, is_random, arguments.seed,
-            arguments.busy)
+            arguments.busy, arguments.names_limit)
         self._places = {}
         self._requests = collections.Counter()
         self._refused = collections.Counter()
@@ -264,6 +264,10 @@ def main():
                         type=_parse_names(SIDES))
     parser.add_argument('--limits', type=int, nargs='+', default=[100],
                         help='candidates of a request')
+    parser.add_argument('--name-limit', dest='names_limit',
+                        action='store_true',
+                        help='for each refused server, try the hosts that '
+                        'are no candidates')
     parser.add_argument('--orders', nargs='+', default=['random'],
                         choices=['random', 'fixed'],
                         help='order in which Placement returns candidates')

@@ -43,6 +43,8 @@ from nova_prio.scheduler.weights import low_supply_weigher
 from nova_prio.scheduler.weights import priority_weighter
 
 CPUS, MEMORY, BOTH = 'CPUs', 'memory', 'CPUs and memory'
+#: Reason if a host that was no candidate has room for the server.
+LIMIT = 'limit'
 _CLASSES = (orc.PCPU, orc.VCPU, orc.MEMORY_MB)
 _NO_ROWS = cpu_capacity.Rows(high=0, low=0, ordinary=0)
 #: The reported low supply has this number of steps.
@@ -173,13 +175,15 @@ class Cloud:
     :param fits: list of ``host_fit.HostFit``
     :param draw: numpy.random.Generator
     :param limit: most candidates of a request
+    :param names_limit: whether other hosts are tried for each refused server,
+        to find out whether the limit is the reason
     :param is_random: whether Placement returns candidates in random order
     :param seed: of the parts of the time that the servers are busy
     :param busy: a key of BUSY
     """
 
     def __init__(self, fits, kinds, draw, is_stock, limit, is_random, seed,
-                 busy):
+                 busy, names_limit):
         """Make empty hosts; the class describes the parameters."""
         self.hosts = [Host(number, fit, is_stock)
                       for number, fit in enumerate(fits)]
@@ -194,6 +198,7 @@ class Cloud:
         self._draw = draw
         self._limit = limit
         self._is_random = is_random
+        self._names_limit = names_limit
         self._filter = priority_filter.PriorityFilter()
         self._weighers = [priority_weighter.PriorityWeighter(),
                           low_supply_weigher.LowSupplyWeigher()]
@@ -213,24 +218,34 @@ class Cloud:
             self.free[:2] >= kind.amounts[:2, None]).all(axis=0)
         has_cpus &= self.most_vcpus >= kind.amounts[1]
         has_memory = self.is_open & (self.free[2] >= kind.amounts[2])
-        candidates = numpy.flatnonzero(has_cpus & has_memory)
-        if not len(candidates):
+        suitable = numpy.flatnonzero(has_cpus & has_memory)
+        if not len(suitable):
             return None, _name_shortage(has_cpus, has_memory)
+        candidates = suitable
         if self._is_random:
             candidates = self._draw.choice(
-                candidates, min(self._limit, len(candidates)), replace=False)
-        candidates = candidates[:self._limit].tolist()
+                suitable, min(self._limit, len(suitable)), replace=False)
+        candidates = candidates[:self._limit]
         reasons = collections.Counter()
-        for number in self._order(candidates, kind):
+        for number in self._order(candidates.tolist(), kind):
             host = self.hosts[number]
-            copied, = hosts.copy_for(kind.nova, [host.state])
+            copied = self._copy(number, kind)
             refusal = self._find_refusal(copied, kind)
             if refusal is None:
                 host.state.limits = copied.limits
                 self._place(host, number, server, kind_number)
                 return number, None
             reasons[refusal] += 1
+        if self._names_limit and any(
+                self._find_refusal(self._copy(number, kind), kind) is None
+                for number in numpy.setdiff1d(suitable, candidates)):
+            return None, LIMIT
         return None, reasons.most_common(1)[0][0]
+
+    def _copy(self, number, kind):
+        """Return a copy of a host for a request."""
+        copied, = hosts.copy_for(kind.nova, [self.hosts[number].state])
+        return copied
 
     def _order(self, candidates, kind):
         """Return numbers of hosts, the one with the largest weight first."""

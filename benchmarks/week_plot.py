@@ -29,6 +29,8 @@ SIDES = {'stock': ('Nova', {'color': '#c2571a', 'linestyle': '-'}),
 DEMANDS = {'ovhcloud': 'OVHcloud 2023', 'azure': 'Azure 2017',
            'small': 'small servers'}
 CLASSES = ('high', 'low', 'ordinary')
+#: Reason of a refusal, as week_cloud.LIMIT, whose module needs Nova.
+LIMIT = 'limit'
 
 
 def week(found):
@@ -54,22 +56,23 @@ def week(found):
 
 
 def limits(found):
-    """Return the Table of refused creates by the limit of candidates."""
-    rows = []
+    """Return the Table of refused creates by the limit of candidates.
+
+    A row counts all demands.
+    """
+    rows = {}
     for run in found['runs']:
-        refused = _count_refused(run, 'create')
-        of_class = [_percent(refused[each], run['requests'].get(
-            'create: ' + each, 0)) for each in CLASSES]
-        by_filter = sum(
-            number for key, number in run['refused'].items()
-            if key.startswith('create') and
-            not key.endswith(('CPUs', 'memory')))
-        rows.append((
-            SIDES[run['side']][0], _number(run['limit']), run['order'],
-            *of_class, _number(by_filter)))
+        key = SIDES[run['side']][0], _number(run['limit']), run['order']
+        row = rows.setdefault(key, collections.Counter())
+        row['refused'] += sum(_count_refused(run, 'create').values())
+        for name in CLASSES:
+            row[name] += run['refused'].get(
+                'create: %s: %s' % (name, LIMIT), 0)
     return tables.Table(
-        ('hosts', 'candidates', 'order', 'high refused', 'low refused',
-         'ordinary refused', 'refused by the filters'), rows)
+        ('hosts', 'candidates', 'order', 'refused', 'high for the limit',
+         'low for the limit', 'ordinary for the limit'),
+        [(*key, *[_number(row[name]) for name in ('refused', *CLASSES)])
+         for key, row in rows.items()])
 
 
 def reasons(found):
@@ -97,10 +100,6 @@ def _count_refused(run, way):
 
 def _number(number):
     return format(number, ',d')
-
-
-def _percent(part, total):
-    return '%.2f %%' % (100 * part / total if total else 0)
 
 
 def draw(found, path):
