@@ -36,6 +36,8 @@ SERIES = (
     _Series(_LOW + '1,000 hosts', 'instances',
             'end_to_end.1000.low.N_of_100'),
     _Series('request, 20 candidates', 'cells', 'scale.request_in_N'),
+    _Series('requests, 20 candidates', 'requests at once',
+            'scale.requests_N'),
     _Series('request filter', 'hosts of an aggregate',
             'scale.request_filter_hosts_N'),
     _Series('request filter', 'aggregates',

@@ -9,8 +9,10 @@ asks for instances without a priority.
 """
 
 import collections
+from concurrent import futures
 import contextlib
 import gc
+import itertools
 import statistics
 import time
 import tracemalloc
@@ -122,36 +124,45 @@ class Side:
             client.get_allocation_candidates = candidates
             utils.claim_resources = claim
 
-    def select(self, kind, instances):
-        """Schedule one request; return its processor time in seconds.
+    def select(self, kind, instances, requests=1):
+        """Schedule requests; return their processor time in seconds.
 
         :param kind: a key of KINDS
-        :param instances: number of instances
+        :param instances: number of instances of a request
+        :param requests: number of requests, which arrive at once
         """
-        spec = request_specs.build_sized(
-            is_stock=self.is_stock, **KINDS[kind]).spec
-        spec.num_instances = instances
-        uuids = [str(uuid.uuid4()) for _ in range(instances)]
+        specs, uuids = [], []
+        for _ in range(requests):
+            spec = request_specs.build_sized(
+                is_stock=self.is_stock, **KINDS[kind]).spec
+            spec.num_instances = instances
+            specs.append(spec)
+            uuids.append([str(uuid.uuid4()) for _ in range(instances)])
         admin = context.get_admin_context()
         before = request_filter.ALL_REQUEST_FILTERS
         request_filter.ALL_REQUEST_FILTERS = self._request_filters
         self.seconds.clear()
         self._configure()
         try:
-            with self._timing_placement():
+            with (self._timing_placement(),
+                  futures.ThreadPoolExecutor(requests) as pool):
                 seconds, selections = clock.seconds(
-                    lambda: self.manager.select_destinations(
-                        admin, spec_obj=spec, instance_uuids=uuids,
-                        return_objects=True, return_alternates=True))
+                    lambda: list(pool.map(self._select_one, specs, uuids)))
         finally:
             request_filter.ALL_REQUEST_FILTERS = before
-        if len(selections) != instances:
+        placed = sum(map(len, selections))
+        if placed != requests * instances:
             raise SystemExit('%d instances of %d have a host.' % (
-                len(selections), instances))
-        for each in uuids:
+                placed, requests * instances))
+        for each in itertools.chain.from_iterable(uuids):
             self.manager.placement_client.delete_allocation_for_instance(
                 admin, each, force=True)
         return seconds
+
+    def _select_one(self, spec, uuids):
+        return self.manager.select_destinations(
+            context.get_admin_context(), spec_obj=spec, instance_uuids=uuids,
+            return_objects=True, return_alternates=True)
 
 
 def measure(size, repeats, limits=LIMITS, instances=INSTANCES):

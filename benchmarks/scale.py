@@ -6,6 +6,8 @@ Other parts of the benchmark measure some costs at several sizes. This part
 measures the rest: by the number of Nova's cells, of aggregates, and of hosts.
 """
 
+import functools
+
 import nova.conf
 
 from benchmarks import audit
@@ -16,6 +18,7 @@ from nova_prio_scenario import cloud
 
 CELLS = (1, 2, 4)
 AGGREGATES = (1, 10, 100)
+REQUESTS = (1, 4, 16)
 #: Number of candidates of the requests in several cells.
 _CANDIDATES = 20
 
@@ -63,6 +66,12 @@ def _measure_cells(number, size, repeats):
         found.update(end_to_end.measure_kind(
             'scale.request_in_%d' % number, stock, ours, 'low', 1, repeats,
             engines))
+        for requests in REQUESTS if number == 1 else ():
+            found.update(clock.figures(
+                'scale.requests_%d' % requests, *clock.alternate(
+                    functools.partial(stock.select, 'low', 1, requests),
+                    functools.partial(ours.select, 'low', 1, requests),
+                    repeats), 1))
     return found
 
 
