@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The cases of the explorer: their names, and the coverage."""
+"""The cases of the explorer: their names, and how they are selected."""
 
-import collections
 import fnmatch
-import json
 import random
 import typing
 
@@ -12,10 +10,10 @@ from tests.explore import disturbances
 from tests.explore import kinds
 from tests.explore import operations
 
-CLEAN = 'clean'
-NOT_REACHED = 'not reached'
-#: Stands for the disturbance of a run that finds the points.
+#: Stands for the disturbance of a run that finds the points, and for its
+#: point.
 NOTHING = 'nothing'
+NO_POINT = 'None'
 #: Stands for the disturbance of a sweep.
 SWEEP = 'sweep'
 #: Operations with a source host that is down.
@@ -38,14 +36,13 @@ class Triple(typing.NamedTuple):
         return ':'.join(self)
 
 
-def list_triples(patterns='*'):
+def list_triples(patterns):
     """Return the Triples that make sense and match a pattern, a list.
 
-    :param patterns: patterns, separated by spaces; each has a glob for each
-        part, such as "migrate*:high:*". Parts at the end may be left out
+    :param patterns: list of str; each has a glob for each part, such as
+        "migrate*:high:*". Parts at the end may be left out
     """
-    globs = [(pattern.split(':') + ['*', '*'])[:3]
-             for pattern in patterns.split()]
+    globs = [(pattern.split(':') + ['*', '*'])[:3] for pattern in patterns]
     every = (Triple(operation, kind, disturbance)
              for operation in operations.list_names()
              for kind in kinds.list_names()
@@ -64,15 +61,73 @@ def parse(case):
     return Triple(*triple), point
 
 
-def _makes_sense(triple):
-    """Return whether a disturbance can change something."""
+def is_full(case):
+    """Return whether the name of a case has all parts of a case."""
+    return case.count(':') == 3
+
+
+def check(case):
+    """Check the name of a case, or a pattern.
+
+    :raises ValueError: with a sentence, if it names nothing that can be played
+    """
+    if is_full(case):
+        _check_full(case)
+    elif case.count(':') > 3:
+        raise ValueError(
+            '%s has more parts than OPERATION:KIND:DISTURBANCE:POINT' % case)
+    elif not list_triples([case]):
+        raise ValueError(
+            '%s selects no case: a pattern is OPERATION[:KIND[:DISTURBANCE]], '
+            'and --help lists the names' % case)
+
+
+def _check_full(case):
+    if set(case) & set('*?['):
+        raise ValueError(
+            '%s is a pattern with a point: only patterns without a point may '
+            'have *, ? and [' % case)
+    triple, point = parse(case)
+    known = {
+        'operation': operations.list_names(), 'kind': kinds.list_names(),
+        'disturbance': [*disturbances.list_names(), NOTHING, SWEEP]}
+    for part, names in known.items():
+        name = getattr(triple, part)
+        if name not in names:
+            raise ValueError('%s: "%s" is no %s; --help lists the names' % (
+                case, name, part))
+    obstacle = _find_obstacle(triple)
+    if obstacle:
+        raise ValueError('%s cannot be played: %s' % (case, obstacle))
+    if triple.disturbance == SWEEP:
+        count = len(order_disturbances(triple.operation, triple.kind))
+        # Not "007", which would be a second name of a case.
+        if point not in map(str, range(count)):
+            raise ValueError(
+                '%s: the number of a sweep of this operation and kind is 0 to '
+                '%d' % (case, count - 1))
+    elif (triple.disturbance == NOTHING) != (point == NO_POINT):
+        raise ValueError(
+            '%s: the point of the disturbance "%s", and of no other one, is '
+            '"%s"' % (case, NOTHING, NO_POINT))
+
+
+def _find_obstacle(triple):
+    """Return why a disturbance cannot change anything, a str, or None."""
     if (kinds.get_suffix(triple.kind) == kinds.BETWEEN_CELLS and
             triple.operation not in _BETWEEN_CELLS):
-        return False
-    is_of_source = 'source' in triple.disturbance
-    if triple.operation in _ON_DEAD_HOST:
-        return triple.disturbance == 'return_source' or not is_of_source
-    return triple.disturbance != 'return_source'
+        return 'this operation does not move an instance of this kind'
+    if triple.disturbance == 'return_source':
+        if triple.operation not in _ON_DEAD_HOST:
+            return 'the source host of this operation is up'
+    elif triple.operation in _ON_DEAD_HOST and 'source' in triple.disturbance:
+        return 'the source host of this operation is down'
+    return None
+
+
+def _makes_sense(triple):
+    """Return whether a disturbance can change something."""
+    return _find_obstacle(triple) is None
 
 
 def list_sweeps(triples):
@@ -118,81 +173,3 @@ def draw(triples, number, seed):
     generator = random.Random(seed)
     return [(generator.choice(triples), generator.random())
             for _ in range(number)]
-
-
-def parse_shard(text):
-    """Return the numbers of "NUMBER/COUNT", such as "0/4"."""
-    number, _, count = text.partition('/')
-    return int(number), int(count)
-
-
-class State:
-    """The results so far, in a file of one JSON object per line.
-
-    :param path: path of the file, or None to keep the results in memory
-    """
-
-    def __init__(self, path=None):
-        self.results = {}  # name of a case -> result
-        self.points = {}  # (operation, kind) -> names of its points
-        # name of a sweep -> pairs (disturbance, name of its point)
-        self.stops = {}
-        self._path = path
-        if path:
-            with open(path, 'a+') as lines:
-                lines.seek(0)
-                for line in lines:
-                    found = json.loads(line)
-                    if 'points' in found:
-                        self.points[found['operation'], found['kind']] = (
-                            found['points'])
-                    elif 'stops' in found:
-                        self.stops[found['case']] = found['stops']
-                    else:
-                        self.results[found['case']] = found['result']
-
-    def add(self, case, result):
-        """Keep the result of a case: CLEAN, NOT_REACHED or a violation."""
-        self.results[case] = result
-        self._write(case=case, result=result)
-
-    def add_points(self, operation, kind, points):
-        """Keep the names of the points of an operation on a kind."""
-        self.points[operation, kind] = points
-        self._write(operation=operation, kind=kind, points=points)
-
-    def add_stops(self, case, stops):
-        """Keep the pairs (disturbance, name of its point) of a sweep."""
-        self.stops[case] = stops
-        self._write(case=case, stops=stops)
-
-    def _write(self, **line):
-        if self._path:
-            with open(self._path, 'a') as lines:
-                print(json.dumps(line), file=lines)
-
-    def list_violations(self):
-        """Return the names of the cases with a violation, a list."""
-        return [case for case, result in self.results.items()
-                if result not in (CLEAN, NOT_REACHED)]
-
-    def format_coverage(self):
-        """Return a table: the points of each operation by disturbance."""
-        found = collections.defaultdict(collections.Counter)
-        for case, result in self.results.items():
-            operation, kind, disturbance, point = case.split(':')
-            if disturbance == NOTHING and result == NOT_REACHED:
-                continue
-            for name, _ in self.stops.get(case, [(disturbance, point)]):
-                row = found['%s:%s' % (operation, name)]
-                row['stops'] += result != NOT_REACHED
-                row['not reached'] += result == NOT_REACHED
-                row['violations'] += result not in (CLEAN, NOT_REACHED)
-                row[kind] += 1
-        lines = []
-        for name, row in sorted(found.items()):
-            numbers = [row.pop(each) for each in (
-                'stops', 'not reached', 'violations')]
-            lines.append('%-60s %4d stops, %3d not reached, %2d violations '
-                         '(%s)' % (name, *numbers, ', '.join(sorted(row))))
-        return '\n'.join(lines)

@@ -17,6 +17,7 @@ from tests.explore import cloud as explored_cloud
 from tests.explore import disturbances
 from tests.explore import kinds
 from tests.explore import operations
+from tests.explore import results
 
 # As in production. After the operation, this time seems to have passed.
 _QUIET_SECONDS = migration_states.QUIET_SECONDS
@@ -35,7 +36,10 @@ def print_line(text):
 class Explorer:
     """Plays cases in clouds that it starts.
 
-    :param state: ``cases.State`` for the results
+    ``reached`` is the list of the points that the last case has reached, in
+    their order. It is empty if the case has a violation.
+
+    :param state: ``results.State`` for the results
     :param cases_per_cloud: number of cases after which a cloud is replaced
     """
 
@@ -45,7 +49,7 @@ class Explorer:
         self._left = 0
         self._cloud = None
         self._stack = contextlib.ExitStack()
-        self._reached = []
+        self.reached = []
 
     def close(self):
         """End the cloud."""
@@ -60,7 +64,7 @@ class Explorer:
         points = self._state.points
         if (operation, kind) not in points:
             self.play(cases.Triple(operation, kind, cases.NOTHING), None)
-            self._state.add_points(operation, kind, self._reached)
+            self._state.add_points(operation, kind, self.reached)
         return points[operation, kind]
 
     def list_similar_points(self, operation, kind):
@@ -70,15 +74,21 @@ class Explorer:
         return known[0] if known else self.list_points(operation, kind)
 
     def play_case(self, case):
-        """Play a case.
+        """Play a case; return its result.
+
+        A case that was not reached is played again: ``reached`` then tells
+        its points.
 
         :param case: its name, see ``cases.parse``
         """
+        if self._state.results.get(case) == results.NOT_REACHED:
+            self._state.forget(case)
         triple, point = cases.parse(case)
         if triple.disturbance == cases.SWEEP:
             self.play_sweep(triple.operation, triple.kind, int(point))
         else:
             self.play(triple, point)
+        return self._state.results[case]
 
     def sweep(self, operation, kind):
         """Sweep an operation until each disturbance has had its turn."""
@@ -104,12 +114,13 @@ class Explorer:
             return stops[-1][0]
 
         case = '%s:%s:%s:%d' % (operation, kind, cases.SWEEP, first)
-        if case not in self._state.stops:
+        state = self._state
+        if case not in state.results or case not in state.stops:
             result = self._keep(case, choose)
-            self._state.add_stops(case, stops)
-            if result != cases.CLEAN:
+            state.add_stops(case, stops)
+            if result != results.CLEAN:
                 print_line('\n'.join(map(' at '.join, stops)))
-        return len(self._state.stops[case])
+        return len(state.stops[case])
 
     def play_drawn(self, drawn):
         """Play single stops.
@@ -144,12 +155,13 @@ class Explorer:
         operation, kind, disturbance, point = case.split(':')
         self._prepare(kind)
         started = time.monotonic()
-        result = cases.CLEAN
-        self._reached = []
+        result = results.CLEAN
+        self.reached = []
         try:
-            if not self._play(operation, kind, disturbance, choose):
-                result = cases.NOT_REACHED
-            self._reached = list(self._cloud.points.reached)
+            was_reached = self._play(operation, kind, disturbance, choose)
+            if not was_reached and disturbance != cases.NOTHING:
+                result = results.NOT_REACHED
+            self.reached = list(self._cloud.points.reached)
             self._cloud.clean_up()
         except Exception as error:
             result = '%s: %s' % (type(error).__name__, error)

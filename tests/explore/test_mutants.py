@@ -16,6 +16,7 @@ from nova_prio.virt.libvirt import driver
 from nova_prio.virt.libvirt import live_migration
 from tests.explore import cases
 from tests.explore import explorer
+from tests.explore import results
 from tests.functional import double_pins
 
 _LEASES = 'nova_prio.model.leases.Leases.'
@@ -37,8 +38,8 @@ class Mutants(testtools.TestCase):
         self.useFixture(fixtures.MonkeyPatch(name, function))
 
     def make_player(self):
-        """Return a new cases.State, and an Explorer that writes to it."""
-        state = cases.State()
+        """Return a new results.State, and an Explorer that writes to it."""
+        state = results.State()
         player = explorer.Explorer(state)
         self.addCleanup(player.close)
         return state, player

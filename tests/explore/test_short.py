@@ -7,12 +7,13 @@ import unittest
 
 from tests.explore import cases
 from tests.explore import explorer
+from tests.explore import results
 
 _LISTED = pathlib.Path(__file__).with_name('short.txt')
 _DRAWN = 12
 _SEED = '4711'
 #: Drawn from these, which need no dead host and no call that fails late.
-_DRAWN_FROM = 'migrate:*:* revert:*:* resize_on_host:*:* shelve:*:*'
+_DRAWN_FROM = ('migrate', 'revert', 'resize_on_host', 'shelve')
 _CASES_PER_CLOUD = 100
 
 
@@ -24,7 +25,7 @@ class Short(unittest.TestCase):
 
         :param half: 0 or 1
         """
-        state = cases.State()
+        state = results.State()
         player = explorer.Explorer(state, _CASES_PER_CLOUD)
         self.addCleanup(player.close)
         listed = _LISTED.read_text().split()
