@@ -18,15 +18,19 @@ import sys
 import time
 
 from nova.tests.functional.api import client
+import pytest
 
 from tests.fuzz import base
 from tests.fuzz import cloud as fuzz_cloud
 from tests.fuzz import comparison
 from tests.fuzz import operations
+from tests.fuzz import settings
 from tests.fuzz import shrinking
 
 SEED = 'NOVA_PRIO_FUZZ_SEED'
+#: Number of the operations to draw.
 OPERATIONS = 'NOVA_PRIO_FUZZ_OPERATIONS'
+#: File with the operations to play in place of drawn ones.
 REPLAY = 'NOVA_PRIO_FUZZ_REPLAY'
 CONTINUE = 'NOVA_PRIO_FUZZ_CONTINUE'
 LOG = 'NOVA_PRIO_FUZZ_LOG'
@@ -119,22 +123,17 @@ def _log_to(path):
         logging.getLogger(name).addHandler(handler)
 
 
-def _lines(fuzz):
-    """Yield the operations to be played, lists of str."""
-    if os.environ.get(REPLAY):
-        with open(os.environ[REPLAY]) as played:
-            yield from _select_possible(fuzz, played)
-        return
-    for _ in range(int(os.environ.get(OPERATIONS) or 1000)):
-        yield fuzz.draw()
-
-
 def _select_possible(fuzz, lines):
-    """Yield the operations of lines that are possible, lists of str."""
-    for line in lines:
-        operation, *arguments = line.split()
+    """Yield the operations that are possible, and print the others.
+
+    :param lines: list of lists of str
+    """
+    for operation, *arguments in lines:
         if fuzz.is_possible(operation, arguments):
             yield operation, *arguments
+        else:
+            print_line('skipped, not possible: %s' % ' '.join(
+                [operation, *arguments]))
 
 
 def _replay(lines):
@@ -144,16 +143,21 @@ def _replay(lines):
     """
     with fuzz_cloud.FuzzCloud.running() as cloud:
         fuzz = Fuzz(cloud, seed=None)
-        for operation, *arguments in _select_possible(fuzz, lines):
-            if fuzz.play(operation, arguments):
+        for line in lines:
+            operation, *arguments = line.split()
+            if (fuzz.is_possible(operation, arguments) and
+                    fuzz.play(operation, arguments)):
                 return fuzz.played
     return None
 
 
-def _play(fuzz):
-    """Play all operations; return those with differences, a list of str."""
+def _play(fuzz, lines):
+    """Play operations; return those with differences, a list of str.
+
+    :param lines: iterable of lists of str
+    """
     differing = []
-    for operation, *arguments in _lines(fuzz):
+    for operation, *arguments in lines:
         found = fuzz.play(operation, arguments)
         if found:
             differing.append(fuzz.played[-1])
@@ -170,6 +174,12 @@ def _play(fuzz):
 
 def test_accounting_placement_and_guests_agree_after_each_operation(
         record_testsuite_property):
+    try:
+        number = settings.read_number(OPERATIONS, 1000, least=1)
+        seconds = settings.read_number(SHRINK, 0)
+        replayed = settings.read_operations(REPLAY)
+    except ValueError as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
     seed = os.environ.get(SEED) or str(random.SystemRandom().randrange(10**6))
     record_testsuite_property(SEED, seed)
     print_line('%s=%s' % (SEED, seed))
@@ -178,14 +188,20 @@ def test_accounting_placement_and_guests_agree_after_each_operation(
         if os.environ.get(LOG):
             _log_to(os.environ[LOG])
         fuzz = Fuzz(cloud, seed)
+        if replayed:
+            lines = _select_possible(fuzz, replayed)
+        else:
+            lines = (fuzz.draw() for _ in range(number))
         try:
-            differing = _play(fuzz)
+            differing = _play(fuzz, lines)
         finally:
             fuzz.summarize()
             if differing != []:
                 print_line('The operations, for %s:' % REPLAY)
                 print_line('\n'.join(fuzz.played))
-    seconds = int(os.environ.get(SHRINK) or 0)
+    if not fuzz.played:
+        pytest.fail('No operation of %s=%s was possible' % (
+            REPLAY, os.environ[REPLAY]), pytrace=False)
     if differing and seconds:
         print_line('Fewer operations, for %s:' % REPLAY)
         print_line('\n'.join(shrinking.shrink(
