@@ -77,7 +77,9 @@ class MoveWorkarounds:
         (b) For a live migration, Nova saves new PCI requests, but claims the
         devices for the old ones. (c) Nova saves a migration context with each
         claim. For a live migration of an instance without a NUMA topology,
-        only this package makes a claim.
+        only this package makes a claim. (d) After a resize on its host has
+        failed, an instance has its old CPUs, but its record has the new ones.
+        The next claim replaces the context, which has the old ones.
         Without this workaround: (a) a later recount, which is a run of the
         periodic task, may allocate these devices to the instance. Nova gives a
         guest all devices that are allocated to its instance, also those of
@@ -85,12 +87,16 @@ class MoveWorkarounds:
         migration. (c) The context stays. The next live migration may lead to a
         host without this package, which makes no new context. Then the context
         names an older migration, and a recount takes the present one for
-        stale, and sets it to "error".
+        stale, and sets it to "error". (d) The CPUs of the instance are those
+        of another one.
         Test: ``test_live_migration``, (a)
         ``Devices.test_checks_that_fail_after_the_claim``, (b)
         ``Devices.test_claims_that_fail``, (c)
-        ``test_aborted_before_it_began``.
+        ``test_aborted_before_it_began``, (d) ``test_failed_resizes``,
+        ``test_old_cpus_survive_next_move``.
         """
+        # (d) Nova saves the record together with the new context.
+        migration_states.restore_old_cpus(instance)
         # (a) Free the claims that are left of a failed move to this host. But
         # if the instance is on this host, the claims may be its own. The
         # driver manages the instances with a priority and, with
@@ -214,10 +220,8 @@ def may_count(migration, is_first):
     # A migration that has failed may still be cleaning up: the instance then
     # has a task, and the migration context of this migration.
     instance = migration_states.get_instance(migration._context, migration)
-    if not instance or instance.task_state is None:
-        return False
-    claimed = instance.migration_context
-    return claimed is not None and claimed.migration_id == migration.id
+    return (instance is not None and instance.task_state is not None and
+            migration_states.has_context_of(instance, migration))
 
 
 def restore_own_cpus(instance, host):
@@ -234,30 +238,9 @@ def restore_own_cpus(instance, host):
     has no pinned CPUs here.
     Test: ``test_in_flight_moves``, ``test_first_recount_ignores_later_move``.
     """
-    if not has_applied_context(instance):
-        return
-    migration = migration_states.get_last_move(instance)
-    # The CPUs of the context are not those of this host in two cases.
-    if migration and migration.source_compute == host and (
-            # The move leaves the host.
-            migration.dest_compute != host or
-            # A resize on the host is not finished: the old flavor is in force.
-            migration.old_instance_type_id == instance.instance_type_id):
+    if (migration_states.has_applied_context(instance) and
+            migration_states.keeps_old_cpus(instance, host)):
         instance.revert_migration_context()
-
-
-def has_applied_context(instance):
-    """Return whether Nova has applied the migration context of an instance.
-
-    Nova does so in memory, for its periodic count of the resources. The
-    NUMA topology of the instance is then the same object as the new topology
-    of the context.
-    """
-    # If a field is not loaded, do not load it: Nova would save it.
-    if 'migration_context' not in instance or 'numa_topology' not in instance:
-        return False
-    claim = instance.migration_context
-    return bool(claim) and claim.new_numa_topology is instance.numa_topology
 
 
 def find_returning(context, host, migrations):

@@ -523,5 +523,5 @@ def _describe(object_or_dict, instance, topology):
         uuid=instance.uuid, wanted=demand.get_lease_set(flavor, topology),
         is_resident=is_resident,
         is_at_rest=(instance.task_state is None and
-                    not workarounds.has_applied_context(instance)),
+                    not migration_states.has_applied_context(instance)),
         is_resizing=is_resident and instance.task_state in _RESIZING)

@@ -24,7 +24,7 @@ _CHECK = 'check the CPUs of a guest before its start'
 
 
 class CPUsLeased(exception.NovaException):
-    """A guest must not start, because another instance has its CPUs."""
+    """A guest must not start: another instance has its CPUs, or may have."""
 
 
 class StartGate:
@@ -55,9 +55,12 @@ class StartGate:
         leased yet, lease them. An unexpected error is only logged: the guest
         may start. So may any guest that is not pinned.
 
+        Also refuse a guest that is pinned, but with a vCPU that the topology
+        in its record does not have. This vCPU would run on all CPUs.
+
         Call this before Nova destroys or undefines the old guest.
 
-        :raises CPUsLeased: the text names both instances and the remedy
+        :raises CPUsLeased: the text names the instances and the remedy
         """
         # Any error but CPUsLeased is logged. The host still takes priority
         # instances.
@@ -66,6 +69,9 @@ class StartGate:
             if not demand.get_instance_pins(instance):
                 return
             self.use_lease(instance)
+            if not demand.has_all_vcpus(
+                    instance.flavor, instance.numa_topology):
+                _refuse(instance.uuid, {})
             self._take(instance.uuid, demand.get_lease_set(
                 instance.flavor, instance.numa_topology))
 
@@ -136,6 +142,7 @@ class StartGate:
         the record of an instance has the CPUs of another host or of an earlier
         move. Nova's next save repairs the record. If the instance has two sets
         of CPUs here, because it is resized on this host, its record is right.
+        A set of another flavor, to which a resize has failed, does not suit.
         """
         pins = demand.get_instance_pins(instance)
         sets = [each for each in self._leases.get(instance.uuid) if each.cpus]
@@ -144,7 +151,8 @@ class StartGate:
         lease, = sets
         # A lease that was read from a guest has no topology, so that it could
         # not replace that of the record.
-        if lease.topology is None or lease.cpus == pins:
+        if lease.cpus == pins or not demand.has_all_vcpus(
+                instance.flavor, lease.topology):
             return
         LOG.warning(
             'The record of the instance has the CPUs %s, but the CPUs %s of '
@@ -166,9 +174,7 @@ class StartGate:
             return
         owners = self._leases.begin(uuid, wanted)
         if owners:
-            text = format_refusal(uuid, owners)
-            LOG.error(text, instance_uuid=uuid)
-            raise CPUsLeased(text)
+            _refuse(uuid, owners)
         # Before the periodic task has counted the instances for the first
         # time, only the CPUs of running guests are leased: then such a start
         # is no reason for a warning.
@@ -178,11 +184,22 @@ class StartGate:
             hardware.format_cpu_spec(wanted.cpus - own), instance_uuid=uuid)
 
 
+def _refuse(uuid, owners):
+    text = format_refusal(uuid, owners)
+    LOG.error(text, instance_uuid=uuid)
+    raise CPUsLeased(text)
+
+
 def format_refusal(uuid, owners):
     """Return why an instance cannot start, a text with the remedy.
 
-    :param owners: dict, UUID of an instance -> frozenset of CPU numbers
+    :param owners: dict, UUID of an instance -> frozenset of CPU numbers; empty
+        if the record of the instance itself lacks CPUs
     """
+    if not owners:
+        return ('Instance %s cannot start: its record does not have a CPU for '
+                'each vCPU of its flavor, as after a resize that has failed. '
+                'Reset its state, and resize it again.' % uuid)
     owned = ', '.join('CPUs %s to instance %s' % (
         hardware.format_cpu_spec(cpus), owner)
         for owner, cpus in sorted(owners.items()))

@@ -25,6 +25,8 @@ if typing.TYPE_CHECKING:
 #: migration every few seconds.
 QUIET_SECONDS = 60
 
+# Types of migrations that move an instance while it is off.
+_COLD_TYPES = ('migration', 'resize')
 # Statuses of a migration that is over.
 _ENDED = frozenset(('confirmed', 'reverted', 'error', 'failed', 'completed',
                     'cancelled', 'done'))
@@ -66,7 +68,7 @@ def has_stayed(instance: objects.Instance,
     newest = get_newest(instance)
     return (newest is not None and newest.id == migration.id and
             instance.host == migration.source_compute and
-            instance.instance_type_id == migration.old_instance_type_id and
+            _has_old_flavor(instance, migration) and
             migration.status in ('cancelled', 'error', 'failed', 'reverted'))
 
 
@@ -78,15 +80,50 @@ def is_unfinished_revert(instance: objects.Instance,
     The source then sets the host and the old flavor of the instance, and
     starts the guest. Until then, the instance has the migration context.
     """
-    context = instance.migration_context
     # A resize on one host does not change the host: see whether the instance
     # has its old flavor again.
     has_moved_back = (
         migration.source_compute == migration.dest_compute and
-        instance.instance_type_id == migration.old_instance_type_id)
+        _has_old_flavor(instance, migration))
     return (migration.status == 'reverted' and
             instance.host == migration.dest_compute and not has_moved_back and
-            context is not None and context.migration_id == migration.id)
+            has_context_of(instance, migration))
+
+
+def keeps_old_cpus(instance: objects.Instance, host: str) -> bool:
+    """Return whether an instance has the CPUs on a host that it had before.
+
+    These are the old CPUs in its migration context: the last move leaves the
+    host, or is an unfinished resize on the host.
+    """
+    migration = get_last_move(instance)
+    return migration is not None and migration.source_compute == host and (
+        migration.dest_compute != host or
+        _has_old_flavor(instance, migration))
+
+
+def restore_old_cpus(instance: objects.Instance) -> None:
+    """Give an instance its old CPUs if a resize on its host has failed.
+
+    Nova then leaves the new CPUs in the record of the instance, which has its
+    old flavor again, and its old CPUs. Only the migration context tells the
+    old ones: call this before Nova drops or replaces it.
+    """
+    # Do not load the context into ``instance``: Nova's claim has a copy of it,
+    # in which the context would stay the old one.
+    record = objects.Instance.get_by_uuid(
+        instance._context, instance.uuid, expected_attrs=['migration_context'])
+    migration = get_last_move(record)
+    if migration is not None and migration.status == 'error' and (
+            record.host == migration.source_compute ==
+            migration.dest_compute and _has_old_flavor(record, migration)):
+        context = record.migration_context
+        instance.numa_topology = context.old_numa_topology
+
+
+def _has_old_flavor(instance: objects.Instance,
+                    migration: objects.Migration) -> bool:
+    return instance.instance_type_id == migration.old_instance_type_id
 
 
 def may_come_back(instance: objects.Instance,
@@ -96,7 +133,7 @@ def may_come_back(instance: objects.Instance,
     The instance has the destination as host. Nova, or an operator after a
     failure of a service, may still revert the move.
     """
-    is_cold = migration.migration_type in ('migration', 'resize')
+    is_cold = migration.migration_type in _COLD_TYPES
     may_be_reverted = (
         is_cold and is_open(migration) and
         instance.host == migration.dest_compute)
@@ -117,11 +154,10 @@ def is_unfinished_evacuation(instance: objects.Instance,
     :param instance: read before the migration, together with its migration
         context. By now, the destination may have set the status to "done".
     """
-    context = instance.migration_context
     # No other kind of move has these statuses with this host and context.
     return (migration.status in ('completed', 'done') and
             instance.host == migration.source_compute and
-            context is not None and context.migration_id == migration.id)
+            has_context_of(instance, migration))
 
 
 def has_left_destination(claimed: objects.Migration,
@@ -186,6 +222,27 @@ def get_newest(instance: objects.Instance) -> objects.Migration | None:
     migrations = objects.MigrationList.get_by_filters(
         instance._context, {'instance_uuid': instance.uuid})
     return max(migrations, key=operator.attrgetter('id'), default=None)
+
+
+def has_context_of(instance: objects.Instance,
+                   migration: objects.Migration) -> bool:
+    """Return whether an instance has the migration context of a migration."""
+    context = instance.migration_context
+    return bool(context) and context.migration_id == migration.id
+
+
+def has_applied_context(instance: objects.Instance) -> bool:
+    """Return whether Nova has applied the migration context of an instance.
+
+    Nova does so in memory, for its periodic count of the resources. The
+    NUMA topology of the instance is then the same object as the new topology
+    of the context.
+    """
+    # If a field is not loaded, do not load it: Nova would save it.
+    if 'migration_context' not in instance or 'numa_topology' not in instance:
+        return False
+    claim = instance.migration_context
+    return bool(claim) and claim.new_numa_topology is instance.numa_topology
 
 
 def get_last_move(instance: objects.Instance) -> objects.Migration | None:

@@ -171,6 +171,20 @@ def get_topology_pins(numa_topology):
     return pins
 
 
+def has_all_vcpus(flavor, numa_topology):
+    """Return whether a topology has each vCPU of a flavor.
+
+    After a resize that has failed, the record of an instance may have one
+    flavor, and the topology of the other. libvirt would let a vCPU that is not
+    in the topology run on all CPUs.
+
+    :param numa_topology: nova.objects.InstanceNUMATopology; None has no vCPU
+    """
+    # The length of a cell is its number of vCPUs.
+    return numa_topology is not None and (
+        flavor.vcpus == sum(map(len, numa_topology.cells)))
+
+
 def find_floating_cpus(instance, cpus, cells):
     """Return the CPUs where the shared vCPUs of an instance float.
 

@@ -78,7 +78,7 @@ def check(view: host_view.HostView) -> finding.Findings:
             continue
         instance = migration.instance
         notes = ['The instance %s is on %s.' % (instance.uuid, instance.host)]
-        if _has_migration_context(instance, migration):
+        if migration_states.has_context_of(instance, migration):
             notes.append('It still has the CPUs that were claimed on %s.'
                          % migration.dest_compute)
         # Perhaps libvirt moved the guest, but Nova did not record that.
@@ -135,14 +135,7 @@ def _keeps_claim(instance: objects.Instance,
     return (not migration_states.is_open(migration) and
             instance.host == migration.source_compute and
             instance.host != migration.dest_compute and
-            _has_migration_context(instance, migration))
-
-
-def _has_migration_context(instance: objects.Instance,
-                           migration: objects.Migration) -> bool:
-    """Return whether an instance has the migration context of a migration."""
-    context = instance.migration_context
-    return bool(context) and context.migration_id == migration.id
+            migration_states.has_context_of(instance, migration))
 
 
 def _choose_final_status(host: str,
@@ -218,7 +211,7 @@ def _choose_status_after_arrival(instance: objects.Instance,
     # Nova sets the old flavor together with the host, when the disk is there.
     if (migration.cross_cell_move or instance.old_flavor is None or
             instance.host != migration.dest_compute or
-            not _has_migration_context(instance, migration)):
+            not migration_states.has_context_of(instance, migration)):
         return None
     is_stuck = True
     if migration.status == 'finished':
@@ -289,7 +282,7 @@ def _end(host: str, found: objects.Migration,
         allocations.move(context, client, migration.uuid, instance.uuid)
     else:
         allocations.delete(context, client, migration.uuid)
-    if _has_migration_context(instance, migration):
+    if migration_states.has_context_of(instance, migration):
         # The context has the CPUs of the claim.
         instance.drop_migration_context()
     migration.status = status

@@ -393,8 +393,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         the leased ones into the record first. Leased CPUs are those that this
         host keeps for it. An error of this step is only logged.
         """
-        with self.steps.contain('use the leased CPUs', refuse_on_error=False):
-            self.priority_host.gate.use_lease(instance)
+        self._use_lease(instance)
         xml = super()._get_guest_xml(context, instance, *args, **kwargs)
         if flavor_specs.EXTRA_SPEC not in instance.flavor.extra_specs:
             return xml
@@ -405,6 +404,10 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         if priority == cpu_capacity.LOW and instance.numa_topology is None:
             threads = self.get_low_emulator_cpus()
         return guest_xml.apply_priority(xml, priority, threads)
+
+    def _use_lease(self, instance):
+        with self.steps.contain('use the leased CPUs', refuse_on_error=False):
+            self.priority_host.gate.use_lease(instance)
 
     def rebuild(self, context, instance, *args, evacuate=False, **kwargs):
         """Let a rebuild on the same host use the CPUs of the instance.
@@ -456,14 +459,20 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         return super().resume(context, instance, *args, **kwargs)
 
     def power_off(self, instance, *args, **kwargs):
-        """Stop a guest; a rescue then starts it with another image.
+        """Stop a guest; a rescue or a rebuild then starts it again.
 
-        Before that, check whether its CPUs are leased to another instance.
+        Before a rescue, check whether its CPUs are leased to another instance.
+        A rebuild has checked this, but Nova has restored the CPUs of its
+        record since: write the leased ones into the record, in case that the
+        rebuild fails before the start.
 
-        :raises nova_prio.compute.start_gate.CPUsLeased: if they are
+        :raises nova_prio.compute.start_gate.CPUsLeased: if another instance
+            has the CPUs
         """
         if instance.task_state == task_states.RESCUING:
             self.priority_host.gate.check(instance)
+        elif instance.task_state == task_states.REBUILDING:
+            self._use_lease(instance)
         return super().power_off(instance, *args, **kwargs)
 
     def unrescue(self, context, instance, *args, **kwargs):
