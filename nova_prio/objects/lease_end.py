@@ -70,8 +70,10 @@ def read_need(context, host, uuid, lease_set):
         needs_it = not _migrates_elsewhere(instance, migrations)
     if needs_it:
         return Need.NEEDED
-    if instance.host == host or needing:
-        # The instance is here with another LeaseSet, or the record of a live
+    if instance.host == host or needing or any(
+            migration_states.is_superseded(instance, migration)
+            for migration in here):
+        # The instance is here with another LeaseSet, or the record of a
         # migration is still open.
         return Need.UNNEEDED
     is_claimed_by_migration = any(
@@ -97,7 +99,8 @@ def _needs(migration, instance, host, lease_set):
     is_unfinished = (
         migration_states.is_open(migration) or
         migration_states.is_unfinished_revert(instance, migration))
-    if not is_unfinished:
+    if not is_unfinished or migration_states.is_superseded(
+            instance, migration):
         return False
     # The status of a live migration stays open until the source has counted
     # its resources again. If the instance has arrived on the destination,

@@ -90,6 +90,24 @@ def is_unfinished_revert(instance: objects.Instance,
             has_context_of(instance, migration))
 
 
+def is_superseded(instance: objects.Instance,
+                  migration: objects.Migration) -> bool:
+    """Return whether an instance went another way during a cold move.
+
+    If nova-compute was killed during the move, or an operator has reset the
+    state of the instance, Nova lets it be moved again, evacuated or shelved.
+    The open migration then never ends: the instance is on a third host, or it
+    no longer has the migration context of this move.
+    """
+    is_stuck = (
+        migration.migration_type in _COLD_TYPES and is_open(migration) and
+        not migration.cross_cell_move and instance.task_state is None)
+    hosts = migration.source_compute, migration.dest_compute
+    return is_stuck and (
+        instance.host not in hosts or
+        not has_context_of(instance, migration))
+
+
 def keeps_old_cpus(instance: objects.Instance, host: str) -> bool:
     """Return whether an instance has the CPUs on a host that it had before.
 

@@ -24,7 +24,8 @@ LIVE = {'os-migrateLive': {'host': 'mix2', 'block_migration': 'auto'}}
 COLD = {'migrate': {'host': 'mix2'}}
 
 
-class UnfinishedMigrations(test_audit.Audit):
+class KilledMoves(test_audit.Audit):
+    """Moves from mix1 to mix2 in which nova-compute is killed."""
 
     def migration_of(self, server):
         """Return the newest migration of a server."""
@@ -46,6 +47,9 @@ class UnfinishedMigrations(test_audit.Audit):
         self.audit()
         self.restart_compute_service('mix1')
         self.update_host('mix1')
+
+
+class UnfinishedMigrations(KilledMoves):
 
     def assert_own_cpus(self, server, cpus):
         """A rebuild uses the CPUs of the instance on this host."""

@@ -166,6 +166,9 @@ def _choose_final_status(host: str,
     # part in it yet.
     if is_destination and migration_states.never_began(migration):
         return 'failed'
+    is_source = migration.source_compute == host
+    if migration_states.is_superseded(instance, migration):
+        return 'error' if is_source else None
     status_after_arrival = _choose_status_after_arrival(instance, migration)
     if status_after_arrival is not None:
         # The instance is on the destination already, and Nova ends the move.
@@ -174,7 +177,7 @@ def _choose_final_status(host: str,
                    _are_hosts_up(migration))
         return status_after_arrival if can_end else None
     # In all other cases, the audit of the source host ends the migration.
-    if migration.source_compute != host:
+    if not is_source:
         return None
     if _keeps_claim(instance, migration):
         # The migration has failed already: only the claim must end.
