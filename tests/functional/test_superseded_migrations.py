@@ -18,12 +18,12 @@ class KilledMove(unfinished.KilledMoves):
 
     def setUp(self):
         super().setUp()
-        self.start('mix3')
         self.let_guests_migrate()
         self.flags(shelved_offload_time=0)
         self.server = self.create('high', host='mix1')
         self.begin()
         self.moved = self.migration_of(self.server)
+        self.start('mix3')
 
     def begin(self):
         step = base.leave_unfinished('resize_migrating', 'migrating')
@@ -90,7 +90,10 @@ class UnconfirmedMove(KilledMove):
     """A move that awaits its confirmation; the server has a reset state."""
 
     def begin(self):
-        self.act(self.server, 'VERIFY_RESIZE', migrate={'host': 'mix2'})
+        larger = self._create_flavor(
+            vcpu=4, memory_mb=256, disk=3, ephemeral=1, swap=1025,
+            extra_spec={'hw:cpu_priority': 'high'})
+        self.act(self.server, 'VERIFY_RESIZE', resize={'flavorRef': larger})
         # The fake libvirt of this test does not shut it off.
         self.end_guest(self.server)
         self.api.post_server_action(
@@ -98,4 +101,15 @@ class UnconfirmedMove(KilledMove):
 
     def test_way_to_other_host_of_move(self):
         self.shelve('mix1')
-        self.assert_ends('mix1')
+        own = self.get_resources()
+        self.assertEqual(4, own['PCPU'])
+        commands.run('audit', '--fix')
+        self.assertEqual('error', self.migration_of(self.server).status)
+        # Not those that the migration had, which are of the old flavor.
+        self.assertEqual(own, self.get_resources())
+
+    def get_resources(self):
+        """Return the allocation of the server: resource class -> amount."""
+        allocation, = self._get_allocations_by_server_uuid(
+            self.server['id']).values()
+        return allocation['resources']

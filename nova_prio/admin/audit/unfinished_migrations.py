@@ -279,9 +279,7 @@ def _end(host: str, found: objects.Migration,
     if _choose_status_after_arrival(instance, migration) is not None:
         _end_after_arrival(context, instance, migration, status)
         return
-    # During the move, the migration has the allocations at the source host. An
-    # instance that is still there gets them back.
-    if instance.host == migration.source_compute:
+    if _needs_allocations_back(context, client, instance, migration):
         allocations.move(context, client, migration.uuid, instance.uuid)
     else:
         allocations.delete(context, client, migration.uuid)
@@ -290,6 +288,27 @@ def _end(host: str, found: objects.Migration,
         instance.drop_migration_context()
     migration.status = status
     migration.save()
+
+
+def _needs_allocations_back(
+        context: nova_context.RequestContext,
+        client: report.SchedulerReportClient, instance: objects.Instance,
+        migration: objects.Migration) -> bool:
+    """Return whether an instance gets the allocations of a migration back.
+
+    During the move, the migration has the allocations at the source host, for
+    the old flavor. An instance that is still there gets them back. One that
+    has come back another way has its own there.
+    """
+    source = migration.source_compute
+    if instance.host != source or not migration_states.has_old_flavor(
+            instance, migration):
+        return False
+    if migration.dest_compute == source:
+        return True
+    own = client.get_allocs_for_consumer(context, instance.uuid)
+    nodes = objects.ComputeNodeList.get_all_by_host(context, source)
+    return not any(node.uuid in own['allocations'] for node in nodes)
 
 
 def _end_after_arrival(
