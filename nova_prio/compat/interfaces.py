@@ -93,12 +93,12 @@ NAMES = {
         nova.objects.image_meta:ImageMeta from_dict(image_meta)
         nova.objects.image_meta:ImageMetaProps from_dict(image_props)
         nova.objects.instance:Instance image_meta
-        nova.objects.instance_numa:InstanceNUMACell total_cpus
         nova.policy default_target(context) register_rules(enforcer)
         nova.scheduler.utils:ResourceRequest merged_resources
         nova.virt.hardware numa_get_constraints(flavor, image_meta)
     """,
     (API, COMPUTE): """
+        nova.objects.instance_numa:InstanceNUMACell total_cpus
         nova.scheduler.utils:ResourceRequest from_request_spec(request_spec)
         nova.virt.hardware format_cpu_spec(cpuset)
     """,
@@ -175,6 +175,8 @@ NAMES = {
         nova.compute.vm_states allow_resource_removal(vm_state, task_state)
         nova.objects.block_device:BlockDeviceMappingList
             bdms_by_instance_uuid(context, instance_uuids)
+        nova.objects.compute_node:ComputeNodeList get_all_by_host(context,
+            host)
         nova.objects.instance:Instance drop_migration_context
         nova.objects.migration:Migration get_by_id(context, migration_id)
             instance is_live_migration
@@ -200,8 +202,7 @@ NAMES = {
         nova.objects.cell_mapping:CellMappingList get_all(context)
         nova.objects.compute_node:ComputeNode get_by_id(context, compute_id)
         nova.objects.compute_node:ComputeNodeList get_all(context)
-            get_all_by_host(context, host) get_by_pagination(context, limit,
-            marker)
+            get_by_pagination(context, limit, marker)
         nova.objects.flavor:FlavorList get_all(context, inactive)
         nova.objects.host_mapping:HostMapping get_by_host(context, host)
         nova.objects.host_mapping:HostMappingList get_all(context)

@@ -180,9 +180,8 @@ def has_all_vcpus(flavor, numa_topology):
 
     :param numa_topology: nova.objects.InstanceNUMATopology; None has no vCPU
     """
-    # The length of a cell is its number of vCPUs.
-    return numa_topology is not None and (
-        flavor.vcpus == sum(map(len, numa_topology.cells)))
+    return numa_topology is not None and flavor.vcpus == sum(
+        len(cell.total_cpus) for cell in numa_topology.cells)
 
 
 def find_floating_cpus(instance, cpus, cells):
