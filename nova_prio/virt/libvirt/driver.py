@@ -52,6 +52,7 @@ CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
 
 _PROBE = 'probe the partitions'
+_USE_LEASE = 'use the leased CPUs'
 
 
 class PriorityLibvirtDriver(live_migration.LiveMigration,
@@ -393,7 +394,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         the leased ones into the record first. Leased CPUs are those that this
         host keeps for it. An error of this step is only logged.
         """
-        self._use_lease(instance)
+        with self.steps.contain(_USE_LEASE, refuse_on_error=False):
+            self.priority_host.gate.use_lease(instance)
         xml = super()._get_guest_xml(context, instance, *args, **kwargs)
         if flavor_specs.EXTRA_SPEC not in instance.flavor.extra_specs:
             return xml
@@ -404,10 +406,6 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         if priority == cpu_capacity.LOW and instance.numa_topology is None:
             threads = self.get_low_emulator_cpus()
         return guest_xml.apply_priority(xml, priority, threads)
-
-    def _use_lease(self, instance):
-        with self.steps.contain('use the leased CPUs', refuse_on_error=False):
-            self.priority_host.gate.use_lease(instance)
 
     def rebuild(self, context, instance, *args, evacuate=False, **kwargs):
         """Let a rebuild on the same host use the CPUs of the instance.
@@ -472,7 +470,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         if instance.task_state == task_states.RESCUING:
             self.priority_host.gate.check(instance)
         elif instance.task_state == task_states.REBUILDING:
-            self._use_lease(instance)
+            with self.steps.contain(_USE_LEASE, refuse_on_error=False):
+                self.priority_host.gate.use_lease(instance)
         return super().power_off(instance, *args, **kwargs)
 
     def unrescue(self, context, instance, *args, **kwargs):
