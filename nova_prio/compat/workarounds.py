@@ -7,7 +7,7 @@ All bugs affect Nova 31 to 34 and are open. "No number" means that no Launchpad
 bug is known; the numbers beside it are those of other bugs.
 
 If all supported releases of Nova repair a bug, delete the code: the test must
-still pass. Three workarounds are one line of an override each:
+still pass. Four workarounds are one line of an override each:
 
 * ``obj_reset_changes`` in ``rollback_live_migration_at_destination`` of
   :mod:`nova_prio.virt.libvirt.live_migration`. Bug 1894095: the clean-up of a
@@ -28,6 +28,12 @@ still pass. Three workarounds are one line of an override each:
   the claim, which may be those of another instance.
   Test: ``test_in_flight_moves``,
   ``test_first_recount_ignores_claim_of_failed_move``.
+* ``restore_old_cpus`` in ``_move_claim`` of the same module. No number: a
+  resize on its host that fails leaves the new CPUs in the record of the
+  instance, which keeps its old ones. Without this workaround, the next claim
+  replaces the migration context, which has the old ones, and the record of the
+  instance stays wrong.
+  Test: ``test_failed_resizes``, ``test_old_cpus_survive_next_move``.
 """
 
 from nova.compute import task_states
@@ -77,9 +83,7 @@ class MoveWorkarounds:
         (b) For a live migration, Nova saves new PCI requests, but claims the
         devices for the old ones. (c) Nova saves a migration context with each
         claim. For a live migration of an instance without a NUMA topology,
-        only this package makes a claim. (d) After a resize on its host has
-        failed, an instance has its old CPUs, but its record has the new ones.
-        The next claim replaces the context, which has the old ones.
+        only this package makes a claim.
         Without this workaround: (a) a later recount, which is a run of the
         periodic task, may allocate these devices to the instance. Nova gives a
         guest all devices that are allocated to its instance, also those of
@@ -87,16 +91,12 @@ class MoveWorkarounds:
         migration. (c) The context stays. The next live migration may lead to a
         host without this package, which makes no new context. Then the context
         names an older migration, and a recount takes the present one for
-        stale, and sets it to "error". (d) The CPUs of the instance are those
-        of another one.
+        stale, and sets it to "error".
         Test: ``test_live_migration``, (a)
         ``Devices.test_checks_that_fail_after_the_claim``, (b)
         ``Devices.test_claims_that_fail``, (c)
-        ``test_aborted_before_it_began``, (d) ``test_failed_resizes``,
-        ``test_old_cpus_survive_next_move``.
+        ``test_aborted_before_it_began``.
         """
-        # (d) Nova saves the record together with the new context.
-        migration_states.restore_old_cpus(instance)
         # (a) Free the claims that are left of a failed move to this host. But
         # if the instance is on this host, the claims may be its own. The
         # driver manages the instances with a priority and, with
@@ -238,8 +238,7 @@ def restore_own_cpus(instance, host):
     has no pinned CPUs here.
     Test: ``test_in_flight_moves``, ``test_first_recount_ignores_later_move``.
     """
-    if (migration_states.has_applied_context(instance) and
-            migration_states.keeps_old_cpus(instance, host)):
+    if migration_states.keeps_old_cpus(instance, host):
         instance.revert_migration_context()
 
 

@@ -345,6 +345,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             context, instance, *args, **kwargs)
 
     def _move_claim(self, context, instance, *args, **kwargs):
+        # Nova saves the record together with the new migration context.
+        with self._counting():
+            migration_states.restore_old_cpus(instance)
         # After an error of Nova, this ends the lease that the claim has begun.
         with self.priority_host.claiming(instance.uuid):
             return super()._move_claim(context, instance, *args, **kwargs)

@@ -111,11 +111,14 @@ def is_superseded(instance: objects.Instance,
 
 
 def keeps_old_cpus(instance: objects.Instance, host: str) -> bool:
-    """Return whether an instance has the CPUs on a host that it had before.
+    """Return whether Nova has applied the context of an instance wrongly.
 
-    These are the old CPUs in its migration context: the last move leaves the
-    host, or is an unfinished resize on the host.
+    The instance keeps the CPUs on the host that it had before, which are the
+    old ones in its migration context: the last move leaves the host, or is an
+    unfinished resize on the host.
     """
+    if not has_applied_context(instance):
+        return False
     migration = get_last_move(instance)
     return migration is not None and migration.source_compute == host and (
         migration.dest_compute != host or
