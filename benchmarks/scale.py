@@ -3,7 +3,8 @@
 """How costs grow with the size of a cloud.
 
 Other parts of the benchmark measure some costs at several sizes. This part
-measures the rest: by the number of Nova's cells, of aggregates, and of hosts.
+measures the rest: by the number of Nova's cells, of aggregates, of hosts, and
+of requests that arrive at once.
 """
 
 import functools
@@ -66,12 +67,23 @@ def _measure_cells(number, size, repeats):
         found.update(end_to_end.measure_kind(
             'scale.request_in_%d' % number, stock, ours, 'low', 1, repeats,
             engines))
-        for requests in REQUESTS if number == 1 else ():
-            found.update(clock.figures(
-                'scale.requests_%d' % requests, *clock.alternate(
-                    functools.partial(stock.select, 'low', 1, requests),
-                    functools.partial(ours.select, 'low', 1, requests),
-                    repeats), 1))
+        if number == 1:
+            found.update(_measure_requests(stock, ours, repeats))
+    return found
+
+
+def _measure_requests(stock, ours, repeats):
+    """Return the figures of low-priority requests that arrive at once.
+
+    :param stock: end_to_end.Side
+    :param ours: end_to_end.Side
+    """
+    found = {}
+    for number in REQUESTS:
+        times = clock.alternate(
+            functools.partial(stock.select, 'low', 1, number),
+            functools.partial(ours.select, 'low', 1, number), repeats)
+        found.update(clock.figures('scale.requests_%d' % number, *times, 1))
     return found
 
 

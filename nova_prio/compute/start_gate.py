@@ -24,7 +24,7 @@ _CHECK = 'check the CPUs of a guest before its start'
 
 
 class CPUsLeased(exception.NovaException):
-    """A guest must not start: another instance has its CPUs, or may have."""
+    """A guest must not start: it could run on CPUs of another instance."""
 
 
 class StartGate:

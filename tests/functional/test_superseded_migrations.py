@@ -6,6 +6,9 @@ Nova allows that if nova-compute was killed during the move, or if an operator
 has reset the state of an instance whose move awaits its confirmation.
 """
 
+from nova import context
+from nova import objects
+
 from tests import commands
 from tests.functional import base
 from tests.functional import test_unfinished_migrations as unfinished
@@ -60,10 +63,9 @@ class KilledMove(unfinished.KilledMoves):
         # The open migration has hidden what else is to be repaired.
         commands.run('audit', '--fix')
         self.audit()
-        self.assertEqual('error', [
-            migration['status'] for migration
-            in self.migrations_of(self.server['id'])
-            if migration['id'] == self.moved.id][0])
+        ended = objects.Migration.get_by_id(
+            context.get_admin_context(), self.moved.id)
+        self.assertEqual('error', ended.status)
         self.assertEqual({}, self._get_allocations_by_server_uuid(
             self.moved.uuid))
         self.assertEqual({self.compute_rp_uuids[host]}, set(

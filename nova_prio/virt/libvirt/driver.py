@@ -461,7 +461,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
         Before a rescue, check whether its CPUs are leased to another instance.
         A rebuild has checked this, but Nova has restored the CPUs of its
-        record since: write the leased ones into the record, in case that the
+        record since: write the leased ones into the record, in case the
         rebuild fails before the start.
 
         :raises nova_prio.compute.start_gate.CPUsLeased: if another instance
