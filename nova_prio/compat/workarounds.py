@@ -28,12 +28,16 @@ still pass. Four workarounds are one line of an override each:
   the claim, which may be those of another instance.
   Test: ``test_in_flight_moves``,
   ``test_first_recount_ignores_claim_of_failed_move``.
-* ``restore_old_cpus`` in ``_move_claim`` of the same module. No number: a
-  resize on its host that fails leaves the new CPUs in the record of the
-  instance, which keeps its old ones. Without this workaround, the next claim
-  replaces the migration context, which has the old ones, and the record of the
-  instance stays wrong.
-  Test: ``test_failed_resizes``, ``test_old_cpus_survive_next_move``.
+* ``correct_cpus`` in ``_move_claim`` of the same module, and in ``use_lease``
+  of :mod:`nova_prio.compute.start_gate`. No number: a resize on its host that
+  fails leaves the new CPUs in the record of the instance, which keeps its old
+  ones. If nova-compute dies before the guest starts on the destination, the
+  record has the CPUs of the source. Without this workaround, the next claim
+  replaces the migration context, which has the right CPUs, and the record of
+  the instance stays wrong. Or the guest starts on CPUs of another instance
+  when the host boots.
+  Test: ``test_failed_resizes``, ``test_old_cpus_survive_next_move`` and
+  ``test_guest_starts_on_cpus_of_destination``.
 """
 
 from nova.compute import task_states

@@ -11,6 +11,7 @@ resources of the host from zero.
 """
 
 import contextlib
+import textwrap
 import types
 import typing
 
@@ -121,18 +122,16 @@ class Steps:
             LOG.debug('nova_prio cannot %s: %r', step, error)
             return
         self._logged.add(kind)
-        consequence = (
-            ' and refuses priority instances' if refuse_on_error else '')
+        effect = ' and refuses priority instances' if refuse_on_error else ''
         LOG.exception(
             'nova_prio cannot %s. Nova continues without this step%s. This '
             'message appears once; report the error with its traceback.', step,
-            consequence)
+            effect)
 
 
 def _format_problem(step, error):
     """Return a sentence on one line, of bounded length."""
-    text = ' '.join(('%s: %s' % (type(error).__name__, error)).split())
-    if len(text) > _MAX_TEXT:
-        text = text[:_MAX_TEXT] + '...'
+    text = textwrap.shorten('%s: %s' % (type(error).__name__, error),
+                            _MAX_TEXT, placeholder=' ...')
     return ('nova-prio cannot %s (%s); see the log of the service on this '
             'host' % (step, text))

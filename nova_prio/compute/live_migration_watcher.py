@@ -114,9 +114,10 @@ class LiveMigrationWatcher:
             watched = dict(self._watched)
         if not watched:
             return []
-        found = objects.MigrationList.get_by_filters(
-            context, {'uuid': list(watched)})
-        records = {migration.uuid: migration for migration in found}
+        records = {
+            migration.uuid: migration
+            for migration in objects.MigrationList.get_by_filters(
+                context, {'uuid': list(watched)})}
         return [uuid for uuid, migration in watched.items()
                 if migration_states.has_left_destination(
                     migration, records.get(uuid))]

@@ -37,7 +37,7 @@ class OversoldWarnings:
             is resized on the host has two
         """
         sentences = oversold.describe(report, usages)
-        for (uuid, name), sentence in sentences.items():
-            if (uuid, name) not in self._warned:
-                LOG.warning(sentence, instance_uuid=uuid)
+        for key, sentence in sentences.items():
+            if key not in self._warned:
+                LOG.warning(sentence, instance_uuid=key[0])
         self._warned = frozenset(sentences)

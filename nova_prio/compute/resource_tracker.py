@@ -25,6 +25,7 @@ from nova_prio.compute import priority_host
 from nova_prio.model import capacity_report
 from nova_prio.objects import host_report
 from nova_prio.objects import migration_states
+from nova_prio.objects import own_cpus
 from nova_prio.placement import disabling
 from nova_prio.virt import demand
 
@@ -347,7 +348,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def _move_claim(self, context, instance, *args, **kwargs):
         # Nova saves the record together with the new migration context.
         with self._counting():
-            migration_states.restore_old_cpus(instance)
+            own_cpus.correct_cpus(instance)
         # After an error of Nova, this ends the lease that the claim has begun.
         with self.priority_host.claiming(instance.uuid):
             return super()._move_claim(context, instance, *args, **kwargs)

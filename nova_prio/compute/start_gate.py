@@ -9,6 +9,7 @@ configuration float, do not matter here: they restrict claims, never starts.
 """
 
 import contextlib
+import functools
 
 from nova.compute import task_states
 from nova import exception
@@ -16,11 +17,13 @@ from nova.virt import hardware
 from oslo_log import log as logging
 
 from nova_prio.model import leases
+from nova_prio.objects import own_cpus
 from nova_prio.virt import demand
 
 LOG = logging.getLogger(__name__)
 
-_CHECK = 'check the CPUs of a guest before its start'
+#: Step of ``containment.Steps`` in which ``use_lease`` may fail.
+USE_LEASE = 'use the leased CPUs'
 
 
 class CPUsLeased(exception.NovaException):
@@ -45,6 +48,11 @@ class StartGate:
         self.is_settled = False
         self._leases = host_leases
         self._steps = steps
+        # A context in which any error but CPUsLeased is only logged. The host
+        # still takes priority instances.
+        self._checking = functools.partial(
+            steps.contain, 'check the CPUs of a guest before its start',
+            refuse_on_error=False, reraised=(CPUsLeased,))
 
     def check(self, instance):
         """Refuse the start of an instance whose CPUs another one has.
@@ -53,22 +61,21 @@ class StartGate:
         If the record of the instance has other CPUs than this host has leased
         to it, write the leased ones into the record. If the CPUs are not
         leased yet, lease them. An unexpected error is only logged: the guest
-        may start. So may any guest that is not pinned.
+        may start.
 
-        Also refuse a guest that is pinned, but with a vCPU that the topology
-        in its record does not have. This vCPU would run on all CPUs.
+        Also refuse a guest with a vCPU that the topology in its record does
+        not have: this vCPU would run on all CPUs. So would those of a guest
+        that is to be pinned, but has no pins. Any other guest may start that
+        is not pinned.
 
         Call this before Nova destroys or undefines the old guest.
 
         :raises CPUsLeased: the text names the instances and the remedy
         """
-        # Any error but CPUsLeased is logged. The host still takes priority
-        # instances.
-        with self._steps.contain(_CHECK, refuse_on_error=False,
-                                 reraised=(CPUsLeased,)):
-            if not demand.get_instance_pins(instance):
-                return
-            self.use_lease(instance)
+        with self._checking():
+            # If this fails, check the CPUs of the record.
+            with self._steps.contain(USE_LEASE, refuse_on_error=False):
+                self.use_lease(instance)
             if not demand.has_all_vcpus(
                     instance.flavor, instance.numa_topology):
                 _refuse(instance.uuid, {})
@@ -86,8 +93,7 @@ class StartGate:
         :raises nova.exception.MigrationError: instead of CPUsLeased
         """
         try:
-            with self._steps.contain(_CHECK, refuse_on_error=False,
-                                     reraised=(CPUsLeased,)):
+            with self._checking():
                 cpus = frozenset().union(*numa_info.cpu_pins.values())
                 dedicated = hardware.get_cpu_dedicated_set() or frozenset()
                 self._take(instance.uuid, leases.LeaseSet(cpus & dedicated))
@@ -140,17 +146,24 @@ class StartGate:
         Its lease is a list of LeaseSets: the CPUs and vCPUs that this host
         keeps for the instance, one set for each flavor. After some failures,
         the record of an instance has the CPUs of another host or of an earlier
-        move. Nova's next save repairs the record. If the instance has two sets
-        of CPUs here, because it is resized on this host, its record is right.
-        A set of another flavor, to which a resize has failed, does not suit.
+        move. Nova's next save repairs the record. A set of another flavor, to
+        which a resize has failed, does not suit.
+
+        The instance has two sets of CPUs here if it is resized on this host,
+        and none before the first recount since nova-compute has started. Then
+        its last move tells which CPUs it has.
         """
         pins = demand.get_instance_pins(instance)
-        sets = [each for each in self._leases.get(instance.uuid) if each.cpus]
-        if not pins or len(sets) != 1:
+        # A set that was read from a guest has no topology, so that it could
+        # not replace that of the record.
+        sets = [each for each in self._leases.get(instance.uuid)
+                if each.cpus and each.topology]
+        if not pins:
+            return
+        if len(sets) != 1:
+            own_cpus.correct_cpus(instance)
             return
         lease, = sets
-        # A lease that was read from a guest has no topology, so that it could
-        # not replace that of the record.
         if lease.cpus == pins or not demand.has_all_vcpus(
                 instance.flavor, lease.topology):
             return

@@ -16,8 +16,6 @@ from nova import exception
 from nova import objects
 from oslo_utils import timeutils
 
-from nova_prio.objects import host_report
-
 if typing.TYPE_CHECKING:
     from nova import context as nova_context
 
@@ -123,45 +121,6 @@ def keeps_old_cpus(instance: objects.Instance, host: str) -> bool:
     return migration is not None and migration.source_compute == host and (
         migration.dest_compute != host or
         has_old_flavor(instance, migration))
-
-
-def restore_old_cpus(instance: objects.Instance) -> None:
-    """Give an instance its old CPUs if a resize on its host has failed.
-
-    Nova then leaves the new CPUs in the record of the instance, which has its
-    old flavor again. A host with this package keeps the old CPUs for it. Only
-    the migration context tells them: call this before Nova replaces it.
-
-    Do nothing if the record has other CPUs than the failed resize left, or if
-    the host of the instance has no report of this package: stock Nova starts
-    the guest on the CPUs of the record.
-    """
-    # Do not load the context into ``instance``: Nova's claim has a copy of it,
-    # in which the context would stay the old one.
-    record = objects.Instance.get_by_uuid(
-        instance._context, instance.uuid,
-        expected_attrs=['migration_context', 'numa_topology'])
-    migration = get_last_move(record)
-    if migration is None or migration.status != 'error' or not (
-            record.host == migration.source_compute ==
-            migration.dest_compute and has_old_flavor(record, migration)):
-        return
-    context = record.migration_context
-    nodes = objects.ComputeNodeList.get_all_by_host(
-        record._context, record.host)
-    if (_list_pins(record.numa_topology) ==
-            _list_pins(context.new_numa_topology) and
-            all(host_report.STATS_KEY in (node.stats or {})
-                for node in nodes)):
-        instance.numa_topology = context.old_numa_topology
-
-
-def _list_pins(
-        numa_topology: objects.InstanceNUMATopology | None,
-) -> list[dict[int, int] | None]:
-    """Return dict, vCPU -> CPU, of each NUMA cell."""
-    cells = numa_topology.cells if numa_topology else []
-    return [cell.cpu_pinning for cell in cells]
 
 
 def has_old_flavor(instance: objects.Instance,

@@ -172,15 +172,19 @@ def get_topology_pins(numa_topology):
 
 
 def has_all_vcpus(flavor, numa_topology):
-    """Return whether a topology has each vCPU of a flavor.
+    """Return whether a topology has each vCPU of a flavor, pinned if need be.
 
     After a resize that has failed, the record of an instance may have one
     flavor, and the topology of the other. libvirt would let a vCPU that is not
     in the topology run on all CPUs.
 
-    :param numa_topology: nova.objects.InstanceNUMATopology; None has no vCPU
+    :param numa_topology: nova.objects.InstanceNUMATopology, or None
     """
-    return numa_topology is not None and flavor.vcpus == sum(
+    needs_pins = flavor.extra_specs.get(flavor_specs.CPU_POLICY) in (
+        fields.CPUAllocationPolicy.DEDICATED, fields.CPUAllocationPolicy.MIXED)
+    if needs_pins and not get_topology_pins(numa_topology):
+        return False
+    return numa_topology is None or flavor.vcpus == sum(
         len(cell.total_cpus) for cell in numa_topology.cells)
 
 

@@ -6,6 +6,7 @@ The record of the instance then has the topology of one flavor, and the other
 flavor.
 """
 
+import threading
 from unittest import mock
 
 import fixtures
@@ -15,6 +16,7 @@ from nova import objects
 
 from nova_prio.virt import demand
 from tests.functional import base
+from tests.functional import double_pins
 
 _DRIVER = 'nova.virt.libvirt.driver.LibvirtDriver.'
 _HIGH = {'hw:cpu_priority': 'high'}
@@ -35,6 +37,23 @@ class FailedResize(base.FunctionalTest):
                 server['id'], {'resize': {'flavorRef': flavor}})
             self._wait_for_state_change(server, 'ERROR')
             self._wait_for_migration_status(server, ['error'])
+            self._wait_for_server_parameter(
+                server, {'OS-EXT-STS:task_state': None})
+
+    def kill_before_finish(self, server, **action):
+        """Move a server to mix2, which dies before it changes the record."""
+        step = base.leave_unfinished('resize_migrated', 'post-migrating')
+        died = threading.Event()
+
+        def die(*args, **kwargs):
+            step(*args, **kwargs)
+            died.set()
+
+        with mock.patch('nova.compute.manager.ComputeManager._finish_resize',
+                        die):
+            self.api.post_server_action(server['id'], action)
+            self.assertTrue(died.wait(30))
+        self.assertEqual('mix2', self.host_of(server))
 
     def recount(self, *hosts):
         """Recount often enough for each lease to end that nothing needs."""
@@ -55,10 +74,14 @@ class OnItsHost(FailedResize):
         self.flags(allow_resize_to_same_host=True)
         self.server = self.boot(self.flavor(2, **self.specs))
         self.own = self.get_record_cpus()
+        self.resize_in_vain()
+        self.recount('mix1')
+
+    def resize_in_vain(self):
+        """Let a resize fail; the record then has its CPUs."""
         # Another flavor of the same size, for other CPUs.
         self.fail_to_resize(self.server, self.flavor(
             2, **self.specs, **{'quota:cpu_shares': '100'}))
-        self.recount('mix1')
         self.assertNotEqual(self.own, self.get_record_cpus())
 
     def get_record_cpus(self):
@@ -73,6 +96,16 @@ class OnItsHost(FailedResize):
         self.recount('mix1')
         self.assertEqual(self.own, self.get_record_cpus())
         self.boot(self.flavor(2, **_PINNED), az='nova:mix1')
+
+    def test_guest_starts_on_old_cpus_right_after_failure(self):
+        """Until the second recount, the host keeps the new CPUs as well."""
+        self.api.post_server_action(
+            self.server['id'], {'os-resetState': {'state': 'active'}})
+        self.resize_in_vain()
+        self._reboot_server(self.server, hard=True)
+        self.assertEqual(self.own, set(map(
+            int, self.cpus_of_vcpus(self.server))))
+        self.assert_old_cpus()
 
     def test_old_cpus_survive_failed_rebuild(self):
         with fixtures.MonkeyPatch(
@@ -145,17 +178,69 @@ class OnAnotherHost(FailedResize):
         self.assertEqual(3, len(set(self.cpus_of_vcpus(self.server))))
 
     def test_lease_of_another_flavor_is_not_used(self):
-        """nova-compute of mix2 dies before it changes the record."""
-        step = base.leave_unfinished('resize_migrated', 'post-migrating')
-        with mock.patch('nova.compute.manager.ComputeManager._finish_resize',
-                        step):
-            self.api.post_server_action(self.server['id'], {
-                'resize': {'flavorRef': self.flavor(2, **_HIGH)}})
-            self._wait_for_server_parameter(self.server, {
-                'OS-EXT-SRV-ATTR:host': 'mix2',
-                'OS-EXT-STS:task_state': 'resize_migrated'})
-            self._wait_for_migration_status(self.server, ['post-migrating'])
+        self.kill_before_finish(
+            self.server, resize={'flavorRef': self.flavor(2, **_HIGH)})
         self.recount('mix1', 'mix2')
         self.api.post_server_action(
             self.server['id'], {'os-resetState': {'state': 'active'}})
         self.assert_refused()
+
+
+class PowerLoss(FailedResize, double_pins.PinnedCloud):
+    """The destination loses power, and starts all guests when it returns.
+
+    The server has the numbers of other CPUs in its record: those that it had
+    on the source.
+    """
+
+    def setUp(self):
+        super().setUp()
+        self.flags(resume_guests_state_on_host_boot=True)
+        # The server comes first, so that its guest starts first.
+        self.server = self.boot(self.four, az='nova:mix1')
+        self.resident = self.boot(self.four, az='nova:mix2')
+        self.own = self.pins(self.resident)
+        self.assertEqual(self.own, self.pins(self.server))
+
+    def restore_power(self):
+        """Start mix2; return its running guests, as ``running_cpus``."""
+        for domain in self.domains('mix2').values():
+            domain.destroy()
+        self.restart_compute_service('mix2')
+        self.update_host('mix2')
+        running = self.running_cpus('mix2')
+        self.assertEqual(self.own, running.pop(self.resident['id']))
+        return running
+
+    def assert_starts_beside_resident(self):
+        """Assert that the guest of the server gets its own CPUs."""
+        cpus = self.restore_power()[self.server['id']]
+        self.assertEqual((4, set()), (len(cpus), cpus & self.own))
+
+    def test_guest_starts_on_cpus_of_destination(self):
+        self.kill_before_finish(self.server, migrate={'host': 'mix2'})
+        self.assert_starts_beside_resident()
+
+    def test_guest_starts_there_after_error_of_destination(self):
+        with mock.patch('nova.compute.manager.ComputeManager.'
+                        '_update_bdm_for_swap_to_finish_resize',
+                        side_effect=exception.NovaException('made to fail')):
+            self.api.post_server_action(
+                self.server['id'], {'migrate': {'host': 'mix2'}})
+            self._wait_for_migration_status(self.server, ['error'])
+        self.assertEqual('mix2', self.host_of(self.server))
+        self.assert_starts_beside_resident()
+
+    def assert_stays_off(self, flavor):
+        """Assert that a guest in a resize to a flavor does not start."""
+        self.kill_before_finish(self.server, resize={'flavorRef': flavor})
+        self.assertEqual({}, self.restore_power())
+        self.api.post_server_action(
+            self.server['id'], {'os-resetState': {'state': 'active'}})
+        self.assertEqual({}, self.restore_power())
+
+    def test_guest_with_cpus_of_other_flavor_stays_off(self):
+        self.assert_stays_off(self.two)
+
+    def test_guest_without_cpus_stays_off(self):
+        self.assert_stays_off(self.plain)

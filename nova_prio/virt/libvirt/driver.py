@@ -52,7 +52,6 @@ CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
 
 _PROBE = 'probe the partitions'
-_USE_LEASE = 'use the leased CPUs'
 
 
 class PriorityLibvirtDriver(live_migration.LiveMigration,
@@ -394,7 +393,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         the leased ones into the record first. Leased CPUs are those that this
         host keeps for it. An error of this step is only logged.
         """
-        with self.steps.contain(_USE_LEASE, refuse_on_error=False):
+        with self.steps.contain(start_gate.USE_LEASE, refuse_on_error=False):
             self.priority_host.gate.use_lease(instance)
         xml = super()._get_guest_xml(context, instance, *args, **kwargs)
         if flavor_specs.EXTRA_SPEC not in instance.flavor.extra_specs:
@@ -470,7 +469,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         if instance.task_state == task_states.RESCUING:
             self.priority_host.gate.check(instance)
         elif instance.task_state == task_states.REBUILDING:
-            with self.steps.contain(_USE_LEASE, refuse_on_error=False):
+            with self.steps.contain(start_gate.USE_LEASE,
+                                    refuse_on_error=False):
                 self.priority_host.gate.use_lease(instance)
         return super().power_off(instance, *args, **kwargs)
 
