@@ -65,6 +65,8 @@ OPTIONS = {
     """,
     (COMPUTE, COMMANDS): """
         DEFAULT.host
+        DEFAULT.long_rpc_timeout
+        DEFAULT.vif_plugging_timeout
         libvirt.file_backed_memory
     """,
     (COMMANDS,): """

@@ -59,9 +59,12 @@ def read_need(context, host, uuid, lease_set):
     needing = [migration for migration in here
                if _needs(migration, instance, host, lease_set)]
     if instance.task_state is None:
-        # No live migration goes on without a task: if its record is open
-        # nevertheless, nova-compute has stopped meanwhile.
-        needs_it = any(not migration.is_live_migration
+        # If the record of a live migration is open without a task,
+        # nova-compute has stopped meanwhile. Or an operator has reset the
+        # state of the instance: as long as the record changes, the guest may
+        # still arrive.
+        needs_it = any(not migration.is_live_migration or
+                       not migration_states.is_quiet(migration)
                        for migration in needing)
     elif needing:
         needs_it = True

@@ -12,12 +12,15 @@ import operator
 import typing
 
 from nova.compute import task_states
+import nova.conf
 from nova import exception
 from nova import objects
 from oslo_utils import timeutils
 
 if typing.TYPE_CHECKING:
     from nova import context as nova_context
+
+CONF = nova.conf.CONF
 
 #: No service works on a record that has not changed for so many seconds. At
 #: the end of a move Nova clears the task of the instance, then ends the
@@ -42,9 +45,17 @@ def is_open(migration: objects.Migration) -> bool:
 
 
 def is_quiet(record: objects.Instance | objects.Migration) -> bool:
-    """Return whether nobody has changed a record for QUIET_SECONDS."""
+    """Return whether nobody has changed a record for QUIET_SECONDS.
+
+    A live migration that is being prepared waits for the destination and for
+    its network, and does not change its record: this time does not count.
+    """
+    is_waiting = (isinstance(record, objects.Migration) and
+                  record.status == 'preparing')
+    wait = (CONF.long_rpc_timeout + CONF.vif_plugging_timeout if is_waiting
+            else 0)
     return timeutils.is_older_than(
-        record.updated_at or record.created_at, QUIET_SECONDS)
+        record.updated_at or record.created_at, QUIET_SECONDS + wait)
 
 
 def never_began(migration: objects.Migration) -> bool:

@@ -90,7 +90,7 @@ class FunctionalTest(cloud.Cloud):
             looks, 'LOOK_SECONDS', 0))
         # Tests check and correct what has changed less than a second ago.
         self.useFixture(fixtures.MockPatchObject(
-            migration_states, 'QUIET_SECONDS', -1))
+            migration_states, 'QUIET_SECONDS', -86400))
         if not self.refuses_starts:
             self._watch_start_gate()
         # A change of aggregates counts for the next request.

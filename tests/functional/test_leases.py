@@ -7,6 +7,8 @@ two lines of defence: the leases, which end only by evidence, and the start
 gate. The tests let each scenario run with both lines, and with either alone.
 """
 
+from unittest import mock
+
 import fixtures
 from lxml import etree
 from nova import objects
@@ -15,6 +17,7 @@ from oslo_utils.fixture import uuidsentinel as uuids
 from nova_prio.cmd import report
 from nova_prio.compute import priority_host
 from nova_prio.compute import start_gate
+from nova_prio.objects import migration_states
 from nova_prio.virt.libvirt import partitions
 from nova_prio_scenario import migrations
 from tests import commands
@@ -303,6 +306,29 @@ class Leases(_Scenarios):
         self.boot(self.four, az='nova:mix2')
         self.assert_active(server, 'mix1')
         self.assert_consistent()
+
+    def test_reset_state_before_live_migration_starts_guest(self):
+        """nova-compute of the source waits for the network of mix2."""
+        server = self.boot(self.four, host='mix1')
+        stock = self.computes['mix1'].driver.live_migration
+
+        def wait(*args, **kwargs):
+            self.api.post_server_action(
+                server['id'], {'os-resetState': {'state': 'active'}})
+            with mock.patch.object(migration_states, 'QUIET_SECONDS', 60):
+                for _ in range(3):
+                    self.recount('mix2')
+            self.boot(self.four, host='mix2')
+            return stock(*args, **kwargs)
+
+        with mock.patch.object(self.computes['mix1'].driver, 'live_migration',
+                               wait):
+            self.api.post_server_action(server['id'], {'os-migrateLive': {
+                'host': 'mix2', 'block_migration': 'auto'}})
+            # The guest arrives, but Nova expects its task.
+            self.wait_for_newest(server, 'error')
+        self.assertIn(server['id'], self.running_cpus('mix2'))
+        self.assert_separate_everywhere()
 
 
 class AbortedLiveMigration(_Scenarios):

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""An evacuation that has ended may still move its instance."""
+"""Questions about migrations that their status alone does not answer."""
 
+import datetime
+
+import nova.conf
 from nova import objects
+from oslo_utils import timeutils
 import pytest
 
 from nova_prio.objects import migration_states
@@ -33,3 +37,21 @@ def test_context_tells_that_evacuation_is_unfinished(
     instance = objects.Instance(host=host, migration_context=context)
     assert is_unfinished == migration_states.is_unfinished_evacuation(
         instance, migration)
+
+
+@pytest.mark.parametrize('record, seconds, is_quiet', [
+    (objects.Instance(), 59, False),
+    (objects.Instance(), 61, True),
+    (objects.Migration(status='running'), 61, True),
+    # The source may wait for the destination, and for its network.
+    (objects.Migration(status='preparing'), 61, False),
+    (objects.Migration(status='preparing'), 60 + 1800 + 300 - 1, False),
+    (objects.Migration(status='preparing'), 60 + 1800 + 300 + 1, True),
+])
+def test_record_is_quiet_if_no_service_works_on_it(record, seconds, is_quiet):
+    conf = nova.conf.CONF
+    assert (1800, 300) == (conf.long_rpc_timeout, conf.vif_plugging_timeout)
+    record.created_at = None
+    record.updated_at = timeutils.utcnow(True) - datetime.timedelta(
+        seconds=seconds)
+    assert is_quiet == migration_states.is_quiet(record)
