@@ -18,7 +18,8 @@ NO_POINT = 'None'
 SWEEP = 'sweep'
 #: Operations with a source host that is down.
 _ON_DEAD_HOST = frozenset((
-    'delete_locally', 'evacuate', 'fail_to_evacuate'))
+    'delete_locally', 'evacuate', 'evacuate_after_killed_move',
+    'fail_to_evacuate'))
 #: Operations to or from another cell.
 _BETWEEN_CELLS = frozenset((
     'migrate', 'resize', 'confirm', 'confirm_resize', 'revert',

@@ -6,7 +6,10 @@ Each is a generator: it prepares a server, yields it, and goes on with the
 operation itself, up to its end.
 """
 
+import fixtures
+
 from tests.explore import cloud as explored_cloud
+from tests.functional import base
 from tests.fuzz import faults
 
 SOURCE, DESTINATION = explored_cloud.ExploredCloud.HOSTS
@@ -84,10 +87,12 @@ class Operations:
         """The guest of a cold migration does not start."""
         server = self._boot()
         yield server
-        with self._cloud.failing(
-                faults.DRIVER + 'finish_migration',
-                explored_cloud.BUILD_ERROR):
+        with self._failing_to_finish():
             self._act(server, migrate=None)
+
+    def _failing_to_finish(self):
+        return self._cloud.failing(
+            faults.DRIVER + 'finish_migration', explored_cloud.BUILD_ERROR)
 
     def _boot_migrated(self):
         server = self._boot()
@@ -155,6 +160,74 @@ class Operations:
         server = self._boot_resized()
         yield server
         self._act(server, revertResize=None)
+
+    # Resizes that fail
+
+    def _reset(self, server):
+        self._act(server, **{'os-resetState': {'state': 'active'}})
+
+    def _resize_alike(self, server):
+        """Resize to another flavor of the same size."""
+        flavor = self._kind.flavor
+        self._act(server, resize={'flavorRef': self._cloud.flavor_of(
+            flavor._replace(extra_specs={
+                **flavor.extra_specs, 'quota:cpu_shares': '100'}))})
+
+    def fail_to_resize(self):
+        """The guest does not start before a next resize: it lacks CPUs.
+
+        Delete it then: a disturbance may have taken the room for this resize,
+        and nothing tells what the host must keep for such a guest.
+        """
+        server = self._boot()
+        yield server
+        with self._failing_to_finish():
+            self._resize(server)
+        self._reset(server)
+        self._reboot_hard(server)
+        self._reset(server)
+        self._resize_alike(server)
+        self._cloud.delete_server(server)
+
+    def fail_to_resize_on_host(self):
+        """The record has the new CPUs until the guest starts."""
+        server = self._boot()
+        self._stay()
+        yield server
+        with self._failing_to_finish():
+            self._resize_alike(server)
+        self._reset(server)
+        self._reboot_hard(server)
+
+    # An open cold migration whose nova-compute was killed, and another move
+
+    def _boot_with_killed_move(self):
+        server = self._boot()
+        step = base.leave_unfinished('resize_migrating', 'migrating')
+        with fixtures.MonkeyPatch(
+                'nova.compute.manager.ComputeManager._resize_instance', step):
+            self._cloud.request(server, migrate={'host': DESTINATION})
+            self._cloud.wait_for_migration(server, None, 'migrating')
+        self._reset(server)
+        self._cloud.was_killed = True
+        return server
+
+    def evacuate_after_killed_move(self):
+        server = self._boot_with_killed_move()
+        self._cloud.host_down(SOURCE)
+        yield server
+        self._act(server, evacuate={'host': DESTINATION})
+
+    def shelve_after_killed_move(self):
+        server = self._boot_with_killed_move()
+        yield server
+        self._act(server, shelve=None)
+        self._act(server, unshelve=None)
+
+    def migrate_live_after_killed_move(self):
+        server = self._boot_with_killed_move()
+        yield server
+        self._migrate_live(server)
 
     # Live migrations
 
@@ -320,6 +393,9 @@ class Operations:
     def reboot(self):
         server = self._boot()
         yield server
+        self._reboot_hard(server)
+
+    def _reboot_hard(self, server):
         self._act(server, reboot={'type': 'HARD'})
 
 

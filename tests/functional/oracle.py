@@ -136,7 +136,8 @@ class Oracle:
 
         Without mix, Placement alone decides about the vCPUs of ordinary
         instances. Nova deletes the guest and the allocation of an instance
-        that is being offloaded first, and deletes an instance although
+        that is being offloaded first, which may have a claim of a killed move
+        for longer. It deletes an instance although
         nova-compute still moves it. A recount counts each open move to the
         host, also one that nova-compute is about to refuse. While a move
         begins, a recount may take an earlier move that has failed for an open
@@ -147,7 +148,7 @@ class Oracle:
         number = 0
         for uuid, usage in self.leases(host).list_usages():
             instance = instances.get(uuid)
-            if (instance is None or
+            if (instance is None or instance.host is None or
                     instance.task_state == task_states.SHELVING_OFFLOADING or
                     self._has_no_claim(instance, host)):
                 number += usage.demand.shared
@@ -174,11 +175,12 @@ class Oracle:
 
         The source of a cold move holds those of before the move until it is
         confirmed, the destination the new ones until it is reverted. If the
-        source returns during an evacuation, the destination goes on.
+        source returns during an evacuation, the destination goes on. An
+        instance that has been offloaded since does not move any more.
         """
         for instance in self.list_instances():
             migration = migration_states.get_last_move(instance)
-            if migration is None:
+            if migration is None or instance.host is None:
                 continue
             context = instance.migration_context
             is_cold = migration.migration_type in ('migration', 'resize')
