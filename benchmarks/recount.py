@@ -81,7 +81,7 @@ class Side:
                 shared='60-79,140-159', ratio=8.0, mix=name == OURS,
                 memory_mb=65536, driver=driver, aggregate=aggregate)
         self._flavors = [
-            running._create_flavor(vcpu=1, memory_mb=128, disk=1,
+            running._create_flavor(vcpu=1, memory_mb=128, disk=0, ephemeral=0,
                                    extra_spec=extra_specs)
             for extra_specs in _FLAVORS[name]]
         self._guests = 0
