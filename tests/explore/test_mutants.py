@@ -129,6 +129,10 @@ class Mutants(testtools.TestCase):
                    '_check_shared_storage_test_file', lambda *args: False)
         self.assert_found('fail_job' + _NOTHING)
 
+    def test_guest_starts_on_cpus_of_failed_resize(self):
+        self.plant('nova_prio.objects.own_cpus.correct_cpus', _do_nothing)
+        self.assert_found('fail_to_resize_on_host' + _NOTHING)
+
     def test_rebuild_applies_claim_of_failed_move(self):
         def rebuild(*args, **kwargs):
             super(driver.PriorityLibvirtDriver, args[0]).rebuild(

@@ -6,6 +6,7 @@ import collections
 import time
 import typing
 
+from nova.compute import resource_tracker
 from nova.compute import task_states
 from nova.compute import vm_states
 from nova import objects
@@ -21,6 +22,8 @@ REFUSED = 'cannot start on its CPUs'
 #: The start gate writes a WARNING if a lease has ended too early.
 _NOT_LEASED = 'which were not leased to its instance'
 _RESERVED_MEMORY_MB = 512
+#: Tasks in which an instance may have lost its allocation already.
+_LEAVING = task_states.SHELVING_OFFLOADING, task_states.DELETING
 #: Statuses of a cold move whose guest may be on either host next.
 _HELD_BY_BOTH = 'migrating', 'post-migrating', 'finished'
 
@@ -137,11 +140,11 @@ class Oracle:
         Without mix, Placement alone decides about the vCPUs of ordinary
         instances. Nova deletes the guest and the allocation of an instance
         that is being offloaded first, which may have a claim of a killed move
-        for longer. It deletes an instance although
-        nova-compute still moves it. A recount counts each open move to the
-        host, also one that nova-compute is about to refuse. While a move
-        begins, a recount may take an earlier move that has failed for an open
-        one; if it is slow, its number is still that of before when
+        for longer, and may be deleted meanwhile. It deletes an instance
+        although nova-compute still moves it. A recount counts each open move
+        to the host, also one that nova-compute is about to refuse. While a
+        move begins, a recount may take an earlier move that has failed for an
+        open one; if it is slow, its number is still that of before when
         nova-compute has refused the move.
         """
         instances = {each.uuid: each for each in self.list_instances()}
@@ -149,7 +152,7 @@ class Oracle:
         for uuid, usage in self.leases(host).list_usages():
             instance = instances.get(uuid)
             if (instance is None or instance.host is None or
-                    instance.task_state == task_states.SHELVING_OFFLOADING or
+                    instance.task_state in _LEAVING or
                     self._has_no_claim(instance, host)):
                 number += usage.demand.shared
         return number
@@ -176,7 +179,8 @@ class Oracle:
         The source of a cold move holds those of before the move until it is
         confirmed, the destination the new ones until it is reverted. If the
         source returns during an evacuation, the destination goes on. An
-        instance that has been offloaded since does not move any more.
+        instance that has been offloaded since does not move any more, and one
+        whose state was reset on the source does not arrive.
         """
         for instance in self.list_instances():
             migration = migration_states.get_last_move(instance)
@@ -188,12 +192,15 @@ class Oracle:
             reverts = is_cold and (
                 migration.status == 'reverting' or
                 migration_states.is_unfinished_revert(instance, migration))
+            arrives = moves and (
+                instance.host == migration.dest_compute or
+                resource_tracker._instance_in_resize_state(instance))
             evacuates = migration_states.is_unfinished_evacuation(
                 instance, migration)
             if migration.source_compute == host and (moves or reverts):
                 yield instance.uuid, frozenset(
                     demand.get_topology_pins(context.old_numa_topology))
-            if migration.dest_compute == host and (moves or evacuates):
+            if migration.dest_compute == host and (arrives or evacuates):
                 yield instance.uuid, frozenset(
                     demand.get_topology_pins(context.new_numa_topology))
 
