@@ -94,15 +94,15 @@ NAMES = {
         nova.exception InvalidRequest PolicyNotAuthorized ValidationError
         nova.objects.image_meta:ImageMeta from_dict(image_meta)
         nova.objects.image_meta:ImageMetaProps from_dict(image_props)
-        nova.objects.instance:Instance image_meta
         nova.policy default_target(context) register_rules(enforcer)
         nova.scheduler.utils:ResourceRequest merged_resources
-        nova.virt.hardware numa_get_constraints(flavor, image_meta)
     """,
     (API, COMPUTE): """
+        nova.objects.instance:Instance image_meta
         nova.objects.instance_numa:InstanceNUMACell total_cpus
         nova.scheduler.utils:ResourceRequest from_request_spec(request_spec)
         nova.virt.hardware format_cpu_spec(cpuset)
+            numa_get_constraints(flavor, image_meta)
     """,
     (SCHEDULER,): """
         nova.db.api.api:context_manager reader(fn)

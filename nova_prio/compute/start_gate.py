@@ -3,8 +3,9 @@
 """The start gate: no guest starts on a CPU that another instance has.
 
 The gate compares the CPUs on which an instance is pinned with the leases of
-the host (:mod:`nova_prio.model.leases`), whatever Nova's records say. It lets
-every guest start that floats. Blocked CPUs, on which guests of an older
+the host (:mod:`nova_prio.model.leases`), whatever Nova's records say. It also
+refuses a guest whose record lacks CPUs. Any other guest may start that floats.
+Blocked CPUs, on which guests of an older
 configuration float, do not matter here: they restrict claims, never starts.
 """
 
@@ -64,9 +65,8 @@ class StartGate:
         may start.
 
         Also refuse a guest with a vCPU that the topology in its record does
-        not have: this vCPU would run on all CPUs. So would those of a guest
-        that is to be pinned, but has no pins. Any other guest may start that
-        is not pinned.
+        not have: this vCPU would run on all CPUs. And refuse a guest that is
+        to be pinned, but whose record has no pins.
 
         Call this before Nova destroys or undefines the old guest.
 
@@ -76,8 +76,7 @@ class StartGate:
             # If this fails, check the CPUs of the record.
             with self._steps.contain(USE_LEASE, refuse_on_error=False):
                 self.use_lease(instance)
-            if not demand.has_all_vcpus(
-                    instance.flavor, instance.numa_topology):
+            if not demand.has_all_vcpus(instance, instance.numa_topology):
                 _refuse(instance.uuid, {})
             self._take(instance.uuid, demand.get_lease_set(
                 instance.flavor, instance.numa_topology))
@@ -165,7 +164,7 @@ class StartGate:
             return
         lease, = sets
         if lease.cpus == pins or not demand.has_all_vcpus(
-                instance.flavor, lease.topology):
+                instance, lease.topology):
             return
         LOG.warning(
             'The record of the instance has the CPUs %s, but the CPUs %s of '

@@ -61,8 +61,8 @@ def read_need(context, host, uuid, lease_set):
     if instance.task_state is None:
         # If the record of a live migration is open without a task,
         # nova-compute has stopped meanwhile. Or an operator has reset the
-        # state of the instance: as long as the record changes, the guest may
-        # still arrive.
+        # state of the instance: until the record is quiet, the guest may still
+        # arrive.
         needs_it = any(not migration.is_live_migration or
                        not migration_states.is_quiet(migration)
                        for migration in needing)

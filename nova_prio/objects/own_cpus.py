@@ -19,7 +19,8 @@ def correct_cpus(instance: objects.Instance) -> None:
     the guest starts there: until then, or if that fails, the record of an
     instance on the destination has the CPUs of the source. In both cases only
     the migration context tells the right CPUs: call this before Nova replaces
-    it. They are those of the new flavor, even if the record has the old one.
+    it. On another host, they are those of the new flavor, even if the record
+    has the old one.
 
     Do nothing if the host of the instance has no report of this package: stock
     Nova starts the guest on the CPUs of the record.

@@ -171,21 +171,25 @@ def get_topology_pins(numa_topology):
     return pins
 
 
-def has_all_vcpus(flavor, numa_topology):
-    """Return whether a topology has each vCPU of a flavor, pinned if need be.
+def has_all_vcpus(instance, numa_topology):
+    """Return whether a topology has each vCPU of an instance.
 
-    After a resize that has failed, the record of an instance may have one
-    flavor, and the topology of the other. libvirt would let a vCPU that is not
-    in the topology run on all CPUs.
+    It must also pin them if the flavor or the image asks for pins. After a
+    resize that has failed, the record of an instance may have one flavor, and
+    the topology of the other. libvirt would let a vCPU that is not in the
+    topology run on CPUs of other instances.
 
+    :param instance: nova.objects.Instance
     :param numa_topology: nova.objects.InstanceNUMATopology, or None
     """
-    needs_pins = flavor.extra_specs.get(flavor_specs.CPU_POLICY) in (
-        fields.CPUAllocationPolicy.DEDICATED, fields.CPUAllocationPolicy.MIXED)
-    if needs_pins and not get_topology_pins(numa_topology):
+    flavor = instance.flavor
+    if numa_topology is not None and flavor.vcpus != sum(
+            len(cell.total_cpus) for cell in numa_topology.cells):
         return False
-    return numa_topology is None or flavor.vcpus == sum(
-        len(cell.total_cpus) for cell in numa_topology.cells)
+    if get_topology_pins(numa_topology):
+        return True
+    wanted = hardware.numa_get_constraints(flavor, instance.image_meta)
+    return wanted is None or not any(cell.pcpuset for cell in wanted.cells)
 
 
 def find_floating_cpus(instance, cpus, cells):

@@ -88,7 +88,8 @@ class FunctionalTest(cloud.Cloud):
         # Two recounts are sufficient to end a lease.
         self.useFixture(fixtures.MockPatchObject(
             looks, 'LOOK_SECONDS', 0))
-        # Tests check and correct what has changed less than a second ago.
+        # Tests check and correct what has changed less than a second ago, and
+        # do not wait as long as Nova may prepare a live migration.
         self.useFixture(fixtures.MockPatchObject(
             migration_states, 'QUIET_SECONDS', -86400))
         if not self.refuses_starts:

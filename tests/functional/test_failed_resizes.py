@@ -228,6 +228,8 @@ class PowerLoss(FailedResize, double_pins.PinnedCloud):
             self.api.post_server_action(
                 self.server['id'], {'migrate': {'host': 'mix2'}})
             self._wait_for_migration_status(self.server, ['error'])
+            self._wait_for_server_parameter(
+                self.server, {'OS-EXT-STS:task_state': None})
         self.assertEqual('mix2', self.host_of(self.server))
         self.assert_starts_beside_resident()
 
@@ -243,4 +245,10 @@ class PowerLoss(FailedResize, double_pins.PinnedCloud):
         self.assert_stays_off(self.two)
 
     def test_guest_without_cpus_stays_off(self):
+        self.assert_stays_off(self.plain)
+
+    def test_guest_without_cpus_of_its_specs_stays_off(self):
+        """No extra spec of the flavor is a policy."""
+        self.server = self.boot(
+            self.flavor(2, **_HIGH, **{'resources:PCPU': '2'}), az='nova:mix1')
         self.assert_stays_off(self.plain)

@@ -308,7 +308,7 @@ class Leases(_Scenarios):
         self.assert_consistent()
 
     def test_reset_state_before_live_migration_starts_guest(self):
-        """nova-compute of the source waits for the network of mix2."""
+        """The task is gone that kept the CPUs of the guest on mix2."""
         server = self.boot(self.four, host='mix1')
         stock = self.computes['mix1'].driver.live_migration
 
