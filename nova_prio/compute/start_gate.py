@@ -5,8 +5,8 @@
 The gate compares the CPUs on which an instance is pinned with the leases of
 the host (:mod:`nova_prio.model.leases`), whatever Nova's records say. It also
 refuses a guest whose record lacks CPUs. Any other guest may start that floats.
-Blocked CPUs, on which guests of an older
-configuration float, do not matter here: they restrict claims, never starts.
+Blocked CPUs, on which guests of an older configuration float, do not matter
+here: they restrict claims, never starts.
 """
 
 import contextlib
