@@ -151,7 +151,7 @@ class Oracle:
         number = 0
         for uuid, usage in self.leases(host).list_usages():
             instance = instances.get(uuid)
-            if (instance is None or instance.host is None or
+            if (instance is None or _has_left(instance) or
                     instance.task_state in _LEAVING or
                     self._has_no_claim(instance, host)):
                 number += usage.demand.shared
@@ -184,7 +184,7 @@ class Oracle:
         """
         for instance in self.list_instances():
             migration = migration_states.get_last_move(instance)
-            if migration is None or instance.host is None:
+            if migration is None or _has_left(instance):
                 continue
             context = instance.migration_context
             is_cold = migration.migration_type in ('migration', 'resize')
@@ -257,9 +257,7 @@ class Oracle:
         for instance in self.list_instances():
             # The kill of a nova-compute may leave the host in the record of an
             # offloaded instance.
-            if (instance.host == host and
-                    not vm_states.allow_resource_removal(
-                        instance.vm_state, instance.task_state)):
+            if instance.host == host and not _has_left(instance):
                 found.append(_get_need(
                     instance, instance.uuid, instance.flavor,
                     instance.numa_topology))
@@ -272,6 +270,15 @@ class Oracle:
                         instance, migration.uuid, instance.old_flavor,
                         instance.migration_context.old_numa_topology))
         return found
+
+
+def _has_left(instance):
+    """Return whether an instance was deleted or offloaded.
+
+    Nova removes its host later.
+    """
+    return instance.host is None or vm_states.allow_resource_removal(
+        instance.vm_state, instance.task_state)
 
 
 def _get_need(instance, consumer, flavor, topology):
