@@ -182,13 +182,14 @@ def has_all_vcpus(instance, numa_topology):
     :param instance: nova.objects.Instance
     :param numa_topology: nova.objects.InstanceNUMATopology, or None
     """
-    flavor = instance.flavor
-    if numa_topology is not None and flavor.vcpus != sum(
-            len(cell.total_cpus) for cell in numa_topology.cells):
+    cells = numa_topology.cells if numa_topology else []
+    vcpus = sum(len(cell.total_cpus) for cell in cells)
+    if vcpus and vcpus != instance.flavor.vcpus:
         return False
     if get_topology_pins(numa_topology):
         return True
-    wanted = hardware.numa_get_constraints(flavor, instance.image_meta)
+    wanted = hardware.numa_get_constraints(
+        instance.flavor, instance.image_meta)
     return wanted is None or not any(cell.pcpuset for cell in wanted.cells)
 
 
