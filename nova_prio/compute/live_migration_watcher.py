@@ -114,10 +114,9 @@ class LiveMigrationWatcher:
             watched = dict(self._watched)
         if not watched:
             return []
-        records = {
-            migration.uuid: migration
-            for migration in objects.MigrationList.get_by_filters(
-                context, {'uuid': list(watched)})}
+        found = objects.MigrationList.get_by_filters(
+            context, {'uuid': list(watched)})
+        records = {migration.uuid: migration for migration in found}
         return [uuid for uuid, migration in watched.items()
                 if migration_states.has_left_destination(
                     migration, records.get(uuid))]

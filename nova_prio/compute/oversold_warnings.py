@@ -39,5 +39,6 @@ class OversoldWarnings:
         sentences = oversold.describe(report, usages)
         for key, sentence in sentences.items():
             if key not in self._warned:
-                LOG.warning(sentence, instance_uuid=key[0])
+                uuid, _name = key
+                LOG.warning(sentence, instance_uuid=uuid)
         self._warned = frozenset(sentences)

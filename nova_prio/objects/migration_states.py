@@ -50,12 +50,11 @@ def is_quiet(record: objects.Instance | objects.Migration) -> bool:
     A live migration that is being prepared waits for the destination and for
     its network, and does not change its record: this time does not count.
     """
-    is_waiting = (isinstance(record, objects.Migration) and
-                  record.status == 'preparing')
-    wait = (CONF.long_rpc_timeout + CONF.vif_plugging_timeout if is_waiting
-            else 0)
+    seconds = QUIET_SECONDS
+    if isinstance(record, objects.Migration) and record.status == 'preparing':
+        seconds += CONF.long_rpc_timeout + CONF.vif_plugging_timeout
     return timeutils.is_older_than(
-        record.updated_at or record.created_at, QUIET_SECONDS + wait)
+        record.updated_at or record.created_at, seconds)
 
 
 def never_began(migration: objects.Migration) -> bool:

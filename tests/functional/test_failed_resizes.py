@@ -40,6 +40,11 @@ class FailedResize(base.FunctionalTest):
             self._wait_for_server_parameter(
                 server, {'OS-EXT-STS:task_state': None})
 
+    def reset_state(self, server):
+        """Set a server to ACTIVE, as an operator does."""
+        self.api.post_server_action(
+            server['id'], {'os-resetState': {'state': 'active'}})
+
     def kill_before_finish(self, server, **action):
         """Move a server to mix2, which dies before it changes the record."""
         step = base.leave_unfinished('resize_migrated', 'post-migrating')
@@ -78,7 +83,7 @@ class OnItsHost(FailedResize):
         self.recount('mix1')
 
     def resize_in_vain(self):
-        """Let a resize fail; the record then has its CPUs."""
+        """Let a resize fail; the record then has the new CPUs."""
         # Another flavor of the same size, for other CPUs.
         self.fail_to_resize(self.server, self.flavor(
             2, **self.specs, **{'quota:cpu_shares': '100'}))
@@ -99,8 +104,7 @@ class OnItsHost(FailedResize):
 
     def test_guest_starts_on_old_cpus_right_after_failure(self):
         """Until the second recount, the host keeps the new CPUs as well."""
-        self.api.post_server_action(
-            self.server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(self.server)
         self.resize_in_vain()
         self._reboot_server(self.server, hard=True)
         self.assertEqual(self.own, set(map(
@@ -119,8 +123,7 @@ class OnItsHost(FailedResize):
 
     def test_old_cpus_survive_next_move(self):
         self.start_seed_host('mix2', **self.host_options)
-        self.api.post_server_action(
-            self.server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(self.server)
         with fixtures.MonkeyPatch(
                 _DRIVER + 'migrate_disk_and_power_off', mock.Mock(
                     side_effect=exception.InstanceFaultRollback(
@@ -169,8 +172,7 @@ class OnAnotherHost(FailedResize):
         self.fail_to_resize(self.server, self.flavor(2, **_HIGH))
         self.assert_refused()
         # The remedy.
-        self.api.post_server_action(
-            self.server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(self.server)
         self.api.post_server_action(
             self.server['id'],
             {'resize': {'flavorRef': self.flavor(3, **_HIGH)}})
@@ -181,8 +183,7 @@ class OnAnotherHost(FailedResize):
         self.kill_before_finish(
             self.server, resize={'flavorRef': self.flavor(2, **_HIGH)})
         self.recount('mix1', 'mix2')
-        self.api.post_server_action(
-            self.server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(self.server)
         self.assert_refused()
 
 
@@ -237,8 +238,7 @@ class PowerLoss(FailedResize, double_pins.PinnedCloud):
         """Assert that a guest in a resize to a flavor does not start."""
         self.kill_before_finish(self.server, resize={'flavorRef': flavor})
         self.assertEqual({}, self.restore_power())
-        self.api.post_server_action(
-            self.server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(self.server)
         self.assertEqual({}, self.restore_power())
 
     def test_guest_with_cpus_of_other_flavor_stays_off(self):
