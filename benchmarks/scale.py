@@ -50,16 +50,18 @@ def _measure_cells(number, size, repeats):
     """Return the figures of a request and of an audit in some cells.
 
     :param number: number of cells
-    :param size: number of all hosts
+    :param size: number of all hosts, or up to a host for each cell more
     """
     # The cloud reads its own configuration.
     nova.conf.CONF.clear()
     cloud_of_cells = type(
         'CloudOfCells', (cloud.Cloud,), {'NUMBER_OF_CELLS': number})
     with cloud_of_cells.running() as running:
-        engines = end_to_end.copy_hosts(running, size // number, number)
-        found = clock.figures('scale.audit_in_%d' % number,
-                              *audit.time_sides(size, repeats), 1)
+        of_cell = size // number
+        engines = end_to_end.copy_hosts(running, of_cell, number)
+        found = clock.figures(
+            'scale.audit_in_%d' % number,
+            *audit.time_sides(of_cell * number, repeats), 1)
         # The second side changes the options that the first one reads.
         ours = end_to_end.Side(running, is_stock=False)
         stock = end_to_end.Side(running, is_stock=True)
