@@ -78,6 +78,7 @@ OPTIONS = {
         api_database.connection
         filter_scheduler.available_filters
         libvirt.connection_uri
+        scheduler.max_placement_results
         workarounds.skip_hypervisor_version_check_on_lm
     """,
 }

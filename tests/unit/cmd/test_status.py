@@ -32,6 +32,7 @@ CHECKING = ROOT / 'doc/source/admin/checking.rst'
 SUCCESS, WARNING, FAILURE = 0, 1, 2
 #: The checks that read Nova's databases.
 DATABASE_CHECKS = ['Host aggregates', 'Dedicated CPUs of instances']
+OF_CANDIDATES = 'Candidates of a request'
 API = {('nova_prio', 'enabled'): True}
 SCHEDULER = {
     ('filter_scheduler', 'available_filters'): [
@@ -89,7 +90,8 @@ def found(monkeypatch, tmp_path):
 def test_right_configuration_has_no_findings(found):
     results = found(API, SCHEDULER, COMPUTE)
     cgroups = results.pop('Cgroups of the compute host')
-    of_databases = [results.pop(name) for name in DATABASE_CHECKS]
+    of_databases = [results.pop(name)
+                    for name in (*DATABASE_CHECKS, OF_CANDIDATES)]
     assert {SUCCESS} == {result.code for result in results.values()}
     assert {None} == {result.details for result in results.values()}
     assert FAILURE == cgroups.code
@@ -440,7 +442,8 @@ def test_command_line_reports_findings_and_wrong_values(tmp_path):
     done = run('--config-file', str(path), 'upgrade', 'check', '--json')
     checks = json.loads(done.stdout)['checks']
     of_services = [each for each in checks if each['check'] not in (
-        'Cgroups of the compute host', OF_GUESTS, *DATABASE_CHECKS)]
+        'Cgroups of the compute host', OF_GUESTS, OF_CANDIDATES,
+        *DATABASE_CHECKS)]
     assert {(0, None)} == {(each['result'], each['details'])
                            for each in of_services}
     path.write_text('[nova_prio]\nenabled = maybe\n')
