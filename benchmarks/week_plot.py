@@ -55,23 +55,29 @@ def week(found):
          'empty hosts'), rows)
 
 
-def limits(found):
+def limits(files):
     """Return the Table of refused creates by the limit of candidates.
 
     A row counts all demands.
+
+    :param files: list of dict, as read from files of ``benchmarks.week``
     """
     rows = {}
-    for run in found['runs']:
-        key = SIDES[run['side']][0], _number(run['limit']), run['order']
-        row = rows.setdefault(key, collections.Counter())
-        row['refused'] += sum(_count_refused(run, 'create').values())
-        for name in CLASSES:
-            row[name] += run['refused'].get(
-                'create: %s: %s' % (name, LIMIT), 0)
+    for found in files:
+        for run in found['runs']:
+            key = (_number(found['hosts']), SIDES[run['side']][0],
+                   _number(run['limit']), run['order'])
+            row = rows.setdefault(key, collections.Counter())
+            row['created'] += run['created']
+            row['refused'] += sum(_count_refused(run, 'create').values())
+            for name in CLASSES:
+                row[name] += run['refused'].get(
+                    'create: %s: %s' % (name, LIMIT), 0)
     return tables.Table(
-        ('hosts', 'candidates', 'order', 'refused', 'high for the limit',
-         'low for the limit', 'ordinary for the limit'),
-        [(*key, *[_number(row[name]) for name in ('refused', *CLASSES)])
+        ('hosts', 'cloud', 'candidates', 'order', 'requests', 'refused',
+         'high for the limit', 'low for the limit', 'ordinary for the limit'),
+        [(*key, *[_number(row[name])
+                  for name in ('created', 'refused', *CLASSES)])
          for key, row in rows.items()])
 
 
@@ -130,7 +136,8 @@ def main():
         prog='python -m benchmarks.week_plot', description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('week', nargs='?', default='week.json')
-    parser.add_argument('--limits', help='file of runs with several limits')
+    parser.add_argument('--limits', nargs='+', metavar='FILE', default=[],
+                        help='files of runs with several limits')
     parser.add_argument('--directory', type=pathlib.Path, default=DIRECTORY)
     arguments = parser.parse_args()
     found = json.loads(pathlib.Path(arguments.week).read_text())
@@ -139,9 +146,9 @@ def main():
             table.__name__ + '.csv'))
     draw(found, arguments.directory / 'week.svg')
     if arguments.limits:
-        tables.write(
-            limits(json.loads(pathlib.Path(arguments.limits).read_text())),
-            arguments.directory / 'limits.csv')
+        files = [json.loads(pathlib.Path(name).read_text())
+                 for name in arguments.limits]
+        tables.write(limits(files), arguments.directory / 'limits.csv')
 
 
 if __name__ == '__main__':
