@@ -78,7 +78,7 @@ def floating(request, states, repeats):
                 '%s does not pass the expected hosts for a request of class '
                 '%s.' % (filter_class.__name__, request.key))
         in_weigher, _ = clock.seconds(
-            lambda: _weighed(weigher_class, fresh, request))
+            lambda: _weighed(weigher_class, passed, request))
         return in_filter, in_filter + in_weigher
 
     stock, ours = clock.alternate(

@@ -42,7 +42,7 @@ SERVERS = ({'hw:cpu_priority': 'high'}, {'hw:cpu_priority': 'low'},
 COMMANDS = {'stock': ('nova-manage', 'placement', 'audit'),
             'ours': ('nova-prio', 'audit')}
 #: Figure -> its words in the table.
-FIGURES = {'wall': 'time', 'client': 'processor time of the command',
+FIGURES = {'wall': 'elapsed time', 'client': 'processor time of the command',
            'placement': 'processor time of Placement'}
 
 

@@ -50,7 +50,8 @@ def _measure_cells(number, size, repeats):
     """Return the figures of a request and of an audit in some cells.
 
     :param number: number of cells
-    :param size: number of all hosts, or up to a host for each cell more
+    :param size: number of all hosts; they are fewer if the cells cannot
+        have equal numbers
     """
     # The cloud reads its own configuration.
     nova.conf.CONF.clear()

@@ -96,8 +96,8 @@ def context(found):
         ('Nova', found['nova']),
         ('Python', found['python']),
         ('repeats',
-         '%d, ten times as many at 100 hosts, %d of the audit' % (
-             found['repeats'], found['audit.repeats']))])
+         '%d, ten times as many at 100 hosts; %d of audits, plans and whole '
+         'requests' % (found['repeats'], found['audit.repeats']))])
 
 
 def figures(found):
@@ -228,8 +228,8 @@ def computes(found):
                 _ms(found[key + '.ours_us']), _times(found[key + '.ratio']),
                 '', '', _locked(found, key), ''))
     return Table(('guests', 'operation', 'Nova', 'ours', 'ours to Nova',
-                  'libvirt calls', 'database calls', 'time under the lock',
-                  ''), rows)
+                  'libvirt calls', 'database calls',
+                  'elapsed time under the lock', ''), rows)
 
 
 def _locked(found, key):

@@ -278,7 +278,8 @@ def main():
     config.parse_args(['bench', '--config-file', '/dev/null'])
     objects.register_all()
     found = {name: getattr(arguments, name)
-             for name in ('hosts', 'requests', 'fill', 'seed', 'busy')}
+             for name in ('hosts', 'requests', 'fill', 'seed', 'busy',
+                          'names_limit')}
     found['runs'] = []
     for demand in arguments.demands:
         for side in arguments.sides:

@@ -136,8 +136,9 @@ def main():
         prog='python -m benchmarks.week_plot', description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('week', nargs='?', default='week.json')
-    parser.add_argument('--limits', nargs='+', metavar='FILE', default=[],
-                        help='files of runs with several limits')
+    parser.add_argument('--limits', action='append', metavar='FILE',
+                        default=[], help='file of runs with --name-limit; may '
+                        'be given several times')
     parser.add_argument('--directory', type=pathlib.Path, default=DIRECTORY)
     arguments = parser.parse_args()
     found = json.loads(pathlib.Path(arguments.week).read_text())
@@ -148,6 +149,9 @@ def main():
     if arguments.limits:
         files = [json.loads(pathlib.Path(name).read_text())
                  for name in arguments.limits]
+        for name, found in zip(arguments.limits, files):
+            if not found['names_limit']:
+                parser.error('%s is without --name-limit.' % name)
         tables.write(limits(files), arguments.directory / 'limits.csv')
 
 

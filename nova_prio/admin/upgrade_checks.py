@@ -306,22 +306,28 @@ def _find_aggregate_faults(
         aggregates, hosts))
 
 
-def _find_needless_candidates(
+def _describe_candidates(
         conf: cfg.ConfigOpts,
         context: nova_context.RequestContext) -> _Findings:
-    """Yield how the requests of a large cloud take less time."""
+    """Yield how many candidates a request of a large cloud should have.
+
+    Only Placement knows whether it returns them in random order.
+    """
     # This import takes a second.
     from nova import objects
     hosts = len(objects.HostMappingList.get_all(context))
+    if hosts < _MANY_HOSTS:
+        return
     candidates = conf.scheduler.max_placement_results
-    if hosts >= _MANY_HOSTS and candidates > _ENOUGH_CANDIDATES:
-        yield SUCCESS, (
-            'This cloud has %d compute hosts, and [scheduler] '
-            'max_placement_results is %d. With %d, each request of the cloud '
-            'takes less time. In the configuration of Placement, set '
-            '[placement] randomize_allocation_candidates = true first: '
-            'otherwise, pinned instances are refused although hosts have '
-            'room.' % (hosts, candidates, _ENOUGH_CANDIDATES))
+    advice = ''
+    if candidates > _ENOUGH_CANDIDATES:
+        advice = ' With %d, requests take less time.' % _ENOUGH_CANDIDATES
+    yield SUCCESS, (
+        'This cloud has %d compute hosts, and [scheduler] '
+        'max_placement_results is %d.%s In the configuration of Placement, '
+        'set [placement] randomize_allocation_candidates = true: otherwise, '
+        'instances may be refused although hosts have room.'
+        % (hosts, candidates, advice))
 
 
 def _find_pin_conflicts(
@@ -356,7 +362,7 @@ def list_checks(host_arguments: abc.Sequence[str],
         ('Dedicated CPUs of instances', None, functools.partial(
             _check_databases, _find_pin_conflicts, 'instances')),
         ('Candidates of a request', interfaces.SCHEDULER, functools.partial(
-            _check_databases, _find_needless_candidates, 'candidates')),
+            _check_databases, _describe_candidates, 'candidates')),
         ('Guests of the compute host', interfaces.COMPUTE, _check_guests)]
 
 
