@@ -49,7 +49,7 @@ EXPLAIN_SECONDS = 2
 FLEET_SECONDS = 10
 #: nova-prio audit calls Placement twice for each host, Nova once.
 AUDIT_RATIO = 1.4
-#: Maximum memory of the audit over its memory after the first page of hosts.
+#: Maximum memory of the audit over that of an audit of 100 hosts.
 AUDIT_PEAK_GROWTH = 1.2
 #: Instances of a request -> maximum ratio of the whole time of nova-scheduler.
 END_TO_END_RATIOS = {1: 1.0, 10: 0.5}

@@ -142,16 +142,17 @@ def main():
     parser.add_argument('--directory', type=pathlib.Path, default=DIRECTORY)
     arguments = parser.parse_args()
     found = json.loads(pathlib.Path(arguments.week).read_text())
+    files = []
+    for name in arguments.limits:
+        of_limits = json.loads(pathlib.Path(name).read_text())
+        if not of_limits.get('names_limit'):
+            parser.error('%s is without --name-limit.' % name)
+        files.append(of_limits)
     for table in week, reasons:
         tables.write(table(found), arguments.directory / (
             table.__name__ + '.csv'))
     draw(found, arguments.directory / 'week.svg')
-    if arguments.limits:
-        files = [json.loads(pathlib.Path(name).read_text())
-                 for name in arguments.limits]
-        for name, found in zip(arguments.limits, files):
-            if not found['names_limit']:
-                parser.error('%s is without --name-limit.' % name)
+    if files:
         tables.write(limits(files), arguments.directory / 'limits.csv')
 
 
