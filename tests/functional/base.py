@@ -203,6 +203,11 @@ class FunctionalTest(cloud.Cloud):
         self._wait_for_migration_status(server, ['completed'])
         self._wait_for_state_change(server, 'ACTIVE')
 
+    def reset_state(self, server):
+        """Set a server to ACTIVE, as an operator does."""
+        self.api.post_server_action(
+            server['id'], {'os-resetState': {'state': 'active'}})
+
     def migrations_of(self, server_id):
         """Return the migrations of a server from the API."""
         found = self.api.api_get(

@@ -103,8 +103,7 @@ class Claims(base.FunctionalTest):
         self._assert_refused(server, 'mix2', 'ERROR')
         self.assertIn('the ordinary row', self.api.get_server(
             server['id'])['fault']['message'])
-        self.api.post_server_action(
-            server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(server)
         self.api.post_server_action(server['id'], {'shelve': None})
         self._wait_for_state_change(server, 'SHELVED_OFFLOADED')
         self._forget_and_fail(server, unshelve={'host': 'mix1'})

@@ -40,11 +40,6 @@ class FailedResize(base.FunctionalTest):
             self._wait_for_server_parameter(
                 server, {'OS-EXT-STS:task_state': None})
 
-    def reset_state(self, server):
-        """Set a server to ACTIVE, as an operator does."""
-        self.api.post_server_action(
-            server['id'], {'os-resetState': {'state': 'active'}})
-
     def kill_before_finish(self, server, **action):
         """Move a server to mix2, which dies before it changes the record."""
         step = base.leave_unfinished('resize_migrated', 'post-migrating')

@@ -223,8 +223,7 @@ class InFlightMoves(base.FunctionalTest):
 
     def test_restarted_source_counts_move_of_instance_with_reset_state(self):
         """The move awaits its confirmation, or its revert."""
-        self.api.post_server_action(
-            self.server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(self.server)
         self._restart_source()
         for _ in range(2):
             self.assertEqual(4, self.report('mix1').remaining.high)
@@ -291,8 +290,7 @@ class InFlightMoves(base.FunctionalTest):
                 client.OpenStackApiException, self.api.post_server_action,
                 self.server['id'], {'migrate': None})
             self._wait_for_migration_status(self.server, ['error'])
-        self.admin_api.post_server_action(
-            self.server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(self.server)
         self.update_host('mix2')
         self._move_to('mix2')
         self.assertEqual(8, self.report('mix1').remaining.high)
@@ -328,8 +326,7 @@ class InFlightMoves(base.FunctionalTest):
             self._wait_for_migration_status(self.server, ['error', 'failed'])
         self._wait_for_server_parameter(
             self.server, {'OS-EXT-STS:task_state': None})
-        self.admin_api.post_server_action(
-            self.server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(self.server)
         stock = manager.ComputeManager.prep_resize
 
         def prepare(compute, *args, **kwargs):

@@ -313,8 +313,7 @@ class Leases(_Scenarios):
         stock = self.computes['mix1'].driver.live_migration
 
         def wait(*args, **kwargs):
-            self.api.post_server_action(
-                server['id'], {'os-resetState': {'state': 'active'}})
+            self.reset_state(server)
             with mock.patch.object(migration_states, 'QUIET_SECONDS', 60):
                 for _ in range(3):
                     self.recount('mix2')

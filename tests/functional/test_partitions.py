@@ -212,8 +212,7 @@ class Partitions(base.FunctionalTest):
                               shown['fault']['message'])
             self.missing.clear()
             self.update_host('mix2')
-            self.api.post_server_action(
-                server['id'], {'os-resetState': {'state': 'active'}})
+            self.reset_state(server)
             if 'migrate' in move:
                 self.host_down('mix1')
         self.api.post_server_action(server['id'], move)

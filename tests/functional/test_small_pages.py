@@ -187,8 +187,7 @@ class SmallPages(huge_pages.Hosts):
             self.assertIn(refusal(0), self.claim_log.output)
             self.assertEqual([0, 0], [
                 self.free_mb(host) for host in ('mix1', 'mix2')])
-        self.api.post_server_action(
-            server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(server)
         # The claim counts the new size in addition to the old one.
         for host in 'mix1', 'mix3':
             self.api.put_service(self.api.get_services(
@@ -197,8 +196,7 @@ class SmallPages(huge_pages.Hosts):
         self.move(server, 'ERROR', resize={
             'flavorRef': self.of_size(1, **LOW)})
         self.assertIn(refusal(0, GIB), self.claim_log.output)
-        self.api.post_server_action(
-            server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(server)
         self._resize_server(server, self.of_size(3, '1GB', **LOW))
         self.assertEqual(0, self.free_mb('mix2'))
         self._confirm_resize(server)

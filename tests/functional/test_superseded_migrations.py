@@ -98,8 +98,7 @@ class UnconfirmedMove(KilledMove):
         self.act(self.server, 'VERIFY_RESIZE', resize={'flavorRef': larger})
         # The fake libvirt of this test does not shut it off.
         self.end_guest(self.server)
-        self.api.post_server_action(
-            self.server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(self.server)
 
     def test_way_to_other_host_of_move(self):
         self.shelve('mix1')

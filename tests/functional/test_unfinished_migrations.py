@@ -307,8 +307,7 @@ class UnfinishedMigrations(KilledMoves):
 
     def reset_and_fix(self, server):
         """An administrator resets the state; return what the audit says."""
-        self.api.post_server_action(
-            server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(server)
         self.assertEqual(['found'], list(self.remedies()))
         return self.remedies('--fix')['fixed']
 
@@ -347,8 +346,7 @@ class UnfinishedMigrations(KilledMoves):
         server = self.resized()
         self.kill_in('finish_revert_resize', 'resize_reverting', 'reverted',
                      server, revertResize=None)
-        self.api.post_server_action(
-            server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(server)
         for _ in range(2):
             self.update_host('mix1')
         self.assertEqual(2, self.report('mix1').used.high)
@@ -380,8 +378,7 @@ class UnfinishedMigrations(KilledMoves):
     def test_audit_does_not_end_move_of_host_that_is_down(self):
         server = self.resized()
         self.host_down('mix1')
-        self.api.post_server_action(
-            server['id'], {'os-resetState': {'state': 'active'}})
+        self.reset_state(server)
         self.audit()
         self.host_up('mix1')
         self.reset_and_fix(server)
