@@ -180,10 +180,11 @@ class Cloud:
     :param is_random: whether Placement returns candidates in random order
     :param seed: of the parts of the time that the servers are busy
     :param busy: a key of BUSY
+    :param weighs_supply: whether LowSupplyWeigher has a multiplier
     """
 
     def __init__(self, fits, kinds, draw, is_stock, limit, is_random, seed,
-                 busy, names_limit):
+                 busy, names_limit, weighs_supply):
         """Make empty hosts; the class describes the parameters."""
         self.hosts = [Host(number, fit, is_stock)
                       for number, fit in enumerate(fits)]
@@ -200,10 +201,10 @@ class Cloud:
         self._is_random = is_random
         self._names_limit = names_limit
         self._filter = priority_filter.PriorityFilter()
-        self._weighers = [priority_weighter.PriorityWeighter(),
-                          low_supply_weigher.LowSupplyWeigher()]
-        if is_stock:
-            self._weighers = [cpu.CPUWeigher()]
+        self._weighers = [cpu.CPUWeigher() if is_stock
+                          else priority_weighter.PriorityWeighter()]
+        if weighs_supply:
+            self._weighers.append(low_supply_weigher.LowSupplyWeigher())
         self._seed, self._busy = seed, BUSY[busy]
 
     def schedule(self, server, kind_number):
