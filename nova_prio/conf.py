@@ -105,6 +105,8 @@ Related options:
 * ``[filter_scheduler] weight_classes``
 * ``[filter_scheduler] cpu_weight_multiplier``: must be ``0.0``, because the
   PriorityWeighter weighs ordinary instances as the CPU weigher does
+* ``[filter_scheduler] ram_weight_multiplier``: ``0.0`` to stack instances
+* ``[filter_scheduler] disk_weight_multiplier``: ``0.0`` to stack instances
 """),
     cfg.FloatOpt(
         'low_supply_weight_multiplier',

@@ -72,9 +72,14 @@ class Status(base.FunctionalTest):
             code, details = found()
             self.assertEqual(upgrade_checks.SUCCESS, code)
             self.assertIn('This cloud has 1 compute hosts', details)
-            self.assertIn('max_placement_results is 1000. With 100', details)
-            self.flags(max_placement_results=100, group='scheduler')
-            self.assertIn('max_placement_results is 100. In the', found()[1])
+            for candidates, advice in (
+                    (1000, 'Requests take less time with 100, but'),
+                    (100, 'Set [placement]'),
+                    (99, 'Set it to 100 or more, and set [placement]')):
+                self.flags(
+                    max_placement_results=candidates, group='scheduler')
+                self.assertIn('max_placement_results is %d. %s' % (
+                    candidates, advice), found()[1])
 
     def test_missing_registered_limits_are_found(self):
         """Nova limits or refuses instances as the findings predict."""
