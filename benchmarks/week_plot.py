@@ -58,15 +58,21 @@ def week(found):
 def limits(files):
     """Return the Table of refused creates by the limit of candidates.
 
-    A row counts all demands.
+    A row counts its demands together.
 
     :param files: list of dict, as read from files of ``benchmarks.week``
+    :raises ValueError: two of the runs differ at most in their seeds
     """
-    rows = {}
+    rows, demands = {}, collections.defaultdict(list)
     for found in files:
         for run in found['runs']:
             key = (_number(found['hosts']), SIDES[run['side']][0],
                    _number(run['limit']), run['order'])
+            demand = DEMANDS[run['demand']]
+            if demand in demands[key]:
+                raise ValueError('two runs have %s' % ', '.join(
+                    (*key, demand)))
+            demands[key].append(demand)
             row = rows.setdefault(key, collections.Counter())
             row['created'] += run['created']
             row['refused'] += sum(_count_refused(run, 'create').values())
@@ -74,11 +80,17 @@ def limits(files):
                 row[name] += run['refused'].get(
                     'create: %s: %s' % (name, LIMIT), 0)
     return tables.Table(
-        ('hosts', 'cloud', 'candidates', 'order', 'requests', 'refused',
-         'high for the limit', 'low for the limit', 'ordinary for the limit'),
-        [(*key, *[_number(row[name])
-                  for name in ('created', 'refused', *CLASSES)])
+        ('hosts', 'cloud', 'candidates', 'order', 'demands', 'requests',
+         'refused', 'high for the limit', 'low for the limit',
+         'ordinary for the limit'),
+        [(*key, _join_demands(demands[key]), *[
+            _number(row[name]) for name in ('created', 'refused', *CLASSES)])
          for key, row in rows.items()])
+
+
+def _join_demands(names):
+    """Return names of demands as one text."""
+    return 'all' if len(names) == len(DEMANDS) else ', '.join(sorted(names))
 
 
 def reasons(found):
@@ -142,18 +154,25 @@ def main():
     parser.add_argument('--directory', type=pathlib.Path, default=DIRECTORY)
     arguments = parser.parse_args()
     found = json.loads(pathlib.Path(arguments.week).read_text())
+    if len({(run['limit'], run['order']) for run in found['runs']}) > 1:
+        parser.error('%s has several limits or orders: give this file with '
+                     '--limits only.' % arguments.week)
     files = []
     for name in arguments.limits:
         of_limits = json.loads(pathlib.Path(name).read_text())
         if not of_limits.get('names_limit'):
             parser.error('%s is without --name-limit.' % name)
         files.append(of_limits)
+    try:
+        limits_table = limits(files)
+    except ValueError as error:
+        parser.error('--limits: %s.' % error)
     for table in week, reasons:
         tables.write(table(found), arguments.directory / (
             table.__name__ + '.csv'))
     draw(found, arguments.directory / 'week.svg')
     if files:
-        tables.write(limits(files), arguments.directory / 'limits.csv')
+        tables.write(limits_table, arguments.directory / 'limits.csv')
 
 
 if __name__ == '__main__':
