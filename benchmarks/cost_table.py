@@ -35,8 +35,9 @@ SERIES = (
             'end_to_end.1000.low.1_of_N'),
     _Series(_LOW + '1,000 hosts', 'instances',
             'end_to_end.1000.low.N_of_100'),
-    _Series('request, 20 candidates', 'cells', 'scale.request_in_N'),
-    _Series('requests, 20 candidates', 'requests at once',
+    _Series('request, 250 hosts, 20 candidates', 'cells',
+            'scale.request_in_N'),
+    _Series('requests, 250 hosts, 20 candidates', 'requests at once',
             'scale.requests_N'),
     _Series('request filter', 'hosts of an aggregate',
             'scale.request_filter_hosts_N'),
@@ -72,7 +73,7 @@ def costs(found):
                 *['%.2f' % _fit(side) for side in sides]))
     return tables.Table(
         ('cost', 'by number of', 'from', 'Nova at the largest', 'ours',
-         'exponent of Nova', 'ours'), rows)
+         'exponent of Nova', 'exponent of ours'), rows)
 
 
 def _read(flat, series, side):

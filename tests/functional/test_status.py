@@ -74,8 +74,8 @@ class Status(base.FunctionalTest):
             self.assertIn('This cloud has 1 compute hosts', details)
             for candidates, advice in (
                     (1000, 'Requests take less time with 100, but'),
-                    (100, 'Set [placement]'),
-                    (99, 'Set it to 100 or more, and set [placement]')):
+                    (100, 'Make sure that [placement]'),
+                    (99, 'Set it to 100 or more, and make sure that [pla')):
                 self.flags(
                     max_placement_results=candidates, group='scheduler')
                 self.assertIn('max_placement_results is %d. %s' % (
