@@ -22,6 +22,15 @@ def seconds(call):
     return time.process_time() - start, result
 
 
+def wait_until_idle():
+    """Wait until the threads of this process compute next to nothing."""
+    used = 1.0
+    while used > 0.05:
+        before = time.process_time()
+        time.sleep(0.5)
+        used = time.process_time() - before
+
+
 def alternate(stock, ours, repeats):
     """Call two functions in turn; return the list of results of each.
 
