@@ -83,7 +83,8 @@ class Side:
         hosts = self.manager.host_manager
         self._time(hosts, 'filters', 'get_filtered_hosts')
         self._time(hosts, 'weighers', 'get_weighed_hosts')
-        # Since its start, the scheduler reads the instances of all hosts.
+        # After its start, the scheduler reads the instances of all hosts in a
+        # thread, which would compute beside the requests.
         clock.wait_until_idle()
 
     def _configure(self):

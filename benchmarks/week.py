@@ -276,8 +276,8 @@ def main():
                         help='how the times that servers are busy differ')
     arguments = parser.parse_args()
     logging.disable(logging.INFO)
-    # A cloud has millions of objects that live on. To collect garbage rarely
-    # saves a fifth to a third of the time.
+    # A cloud has millions of objects that live on. Less frequent collections
+    # of garbage save a fifth to a third of the time.
     gc.set_threshold(200000)
     config.parse_args(['bench', '--config-file', '/dev/null'])
     objects.register_all()

@@ -319,17 +319,18 @@ def _describe_candidates(
     if hosts < _MANY_HOSTS:
         return
     candidates = conf.scheduler.max_placement_results
-    advice = 'Make'
+    advice = 'Make sure'
     if candidates > _ENOUGH_CANDIDATES:
         advice = (
             'Requests take less time with %d, but filters then see only these '
             'hosts: keep more if filters refuse over 90 %% of the hosts of '
-            'Placement for some instances. First make' % _ENOUGH_CANDIDATES)
+            'Placement for some instances. First make sure'
+            % _ENOUGH_CANDIDATES)
     elif candidates < _ENOUGH_CANDIDATES:
-        advice = 'Set it to %d or more, and make' % _ENOUGH_CANDIDATES
+        advice = 'Set it to %d or more, and make sure' % _ENOUGH_CANDIDATES
     yield SUCCESS, (
         'This cloud has %d compute hosts, and [scheduler] '
-        'max_placement_results is %d. %s sure that [placement] '
+        'max_placement_results is %d. %s that [placement] '
         'randomize_allocation_candidates is true in the configuration of '
         'Placement: otherwise, it always returns the same hosts first, and '
         'instances may be refused although others have room.'
