@@ -231,7 +231,8 @@ def main():
                         help='numbers of hosts')
     parser.add_argument('--repeats', type=int, default=5,
                         help='measurements of each side; ten times as many '
-                        'at 100 hosts, half as many of the audit')
+                        'at 100 hosts, three times as many of recounts, half '
+                        'as many of the audit')
     arguments = parser.parse_args()
     # Nova logs more than nova_prio, which would distort the comparison.
     logging.disable(logging.INFO)

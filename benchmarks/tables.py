@@ -97,7 +97,9 @@ def context(found):
         ('Python', found['python']),
         ('repeats',
          '%d, ten times as many at 100 hosts; %d of audits, plans and whole '
-         'requests' % (found['repeats'], found['audit.repeats']))])
+         'requests; %d of recounts' % (
+             found['repeats'], found['audit.repeats'],
+             found['recount.repeats']))])
 
 
 def figures(found):

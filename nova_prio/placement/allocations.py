@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import abc
 import contextlib
+import functools
 import typing
 
 from keystoneauth1 import exceptions as ks_exceptions
@@ -78,9 +79,42 @@ def get_expected(instance: objects.Instance,
     if vm_states.allow_resource_removal(
             instance.vm_state, instance.task_state):
         return {}
+    flavor = instance.flavor
+    # Not the projects that may use the flavor: they are a list, and change no
+    # amount.
+    fields = tuple(
+        (name, getattr(flavor, name)) for name in flavor.fields
+        if name in flavor and name not in ('extra_specs', 'projects'))
+    # Very old instances have no extra specs in their flavor.
+    extra_specs = tuple(flavor.get('extra_specs', {}).items())
+    return dict(_ask_scheduler(
+        fields, extra_specs, tuple(instance.system_metadata.items()),
+        is_volume_backed))
+
+
+@functools.lru_cache(maxsize=1024)
+def _ask_scheduler(
+        flavor_fields: tuple[tuple[str, typing.Any], ...],
+        extra_specs: tuple[tuple[str, str], ...],
+        system_metadata: tuple[tuple[str, str], ...],
+        is_volume_backed: bool) -> dict[str, int]:
+    """Return the amounts that Nova's scheduler requests for an instance.
+
+    The answers are kept: to ask takes ten times as long as to find an answer
+    again. Each instance of a host may have other metadata, so the number of
+    answers must be larger than that of the instances of a host.
+
+    :param flavor_fields: names and values of the fields of the flavor
+    :param system_metadata: that of the instance, with the image properties, in
+        its order: if two keys name one property, Nova takes the last
+    """
+    flavor = objects.Flavor(
+        extra_specs=dict(extra_specs), **dict(flavor_fields))
+    instance = objects.Instance(
+        image_ref=None, system_metadata=dict(system_metadata))
     spec = objects.RequestSpec(
-        flavor=instance.flavor, image=instance.image_meta,
-        is_bfv=is_volume_backed, requested_resources=[])
+        flavor=flavor, image=instance.image_meta, is_bfv=is_volume_backed,
+        requested_resources=[])
     request = scheduler_utils.ResourceRequest.from_request_spec(spec)
     return select_managed(request.merged_resources())
 
