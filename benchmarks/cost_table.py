@@ -35,7 +35,7 @@ SERIES = (
             'end_to_end.1000.low.1_of_N'),
     _Series(_LOW + '1,000 hosts', 'instances',
             'end_to_end.1000.low.N_of_100'),
-    _Series('request, 250 hosts, 20 candidates', 'cells',
+    _Series('request, 250 hosts, 20 candidates', 'Nova cells',
             'scale.request_in_N'),
     _Series('requests, 250 hosts, 20 candidates', 'requests at once',
             'scale.requests_N'),
@@ -47,7 +47,7 @@ SERIES = (
     _Series('create', 'guests', 'recount.create_N'),
     _Series('live migration', 'guests', 'recount.live_migration_N'),
     _Series('audit', 'hosts', 'scale.audit_of_N'),
-    _Series('audit', 'cells', 'scale.audit_in_N'),
+    _Series('audit', 'Nova cells', 'scale.audit_in_N'),
 )
 
 
@@ -69,7 +69,8 @@ def costs(found):
             rows.append((
                 series.words, series.number,
                 '{:,d} to {:,d}'.format(numbers[0], numbers[-1]),
-                *['%.3g ms' % (side[numbers[-1]] / 1e3) for side in sides],
+                *['%s ms' % tables.three_digits(side[numbers[-1]] / 1e3)
+                  for side in sides],
                 *['%.2f' % _fit(side) for side in sides]))
     return tables.Table(
         ('cost', 'by number of', 'from', 'Nova at the largest', 'ours',

@@ -175,9 +175,9 @@ def request_parts(found):
         key = 'end_to_end.%d.%s.%d_of_%d' % (size, kind, instances, limit)
         row = [_number(size), _number(limit), str(instances), REQUESTS[kind]]
         for part in 'placement', 'host_states', 'filters', 'weighers':
-            row.append('%.3g / %.3g ms' % (
-                found['%s.stock_%s_ms' % (key, part)],
-                found['%s.ours_%s_ms' % (key, part)]))
+            row.append(_both_ms(
+                1e3 * found['%s.stock_%s_ms' % (key, part)],
+                1e3 * found['%s.ours_%s_ms' % (key, part)]))
         row.append('%d / %d' % (sum(found[key + '.stock_queries'].values()),
                                 sum(found[key + '.ours_queries'].values())))
         peaks = ''
@@ -212,31 +212,31 @@ def computes(found):
     for number in numbers:
         key = 'recount.%d' % number
         ratio = found[key + '.ratio']
-        judged = ''
+        judged = '', ''
         if number == numbers[-1]:
-            judged = verdict(ratio <= RECOUNT_RATIO)
+            judged = _times(RECOUNT_RATIO), verdict(ratio <= RECOUNT_RATIO)
         rows.append((
             _number(number), 'recount', _ms(found[key + '.stock_us']),
-            _ms(found[key + '.ours_us']), _times(ratio),
+            _ms(found[key + '.ours_us']), _times(ratio), *judged,
             '%d / %d' % (found[key + '.stock_libvirt_calls'],
                          found[key + '.ours_libvirt_calls']),
             '%d / %d' % (found[key + '.stock_queries'],
                          found[key + '.ours_queries']),
-            _locked(found, key), judged))
+            _locked(found, key)))
         for operation, words in OPERATIONS.items():
             key = 'recount.%s_%d' % (operation, number)
             rows.append((
                 _number(number), words, _ms(found[key + '.stock_us']),
                 _ms(found[key + '.ours_us']), _times(found[key + '.ratio']),
-                '', '', _locked(found, key), ''))
+                '', '', '', '', _locked(found, key)))
     return Table(('guests', 'operation', 'Nova', 'ours', 'ours to Nova',
-                  'libvirt calls', 'database calls',
-                  'elapsed time under the lock', ''), rows)
+                  'allowed', '', 'libvirt calls', 'database calls',
+                  'elapsed time under the lock'), rows)
 
 
 def _locked(found, key):
-    return '%.3g / %.3g ms' % (found[key + '.stock_lock_us'] / 1e3,
-                               found[key + '.ours_lock_us'] / 1e3)
+    return _both_ms(found[key + '.stock_lock_us'],
+                    found[key + '.ours_lock_us'])
 
 
 def _floating(found):
@@ -355,11 +355,22 @@ def write(table, path):
 
 
 def _us(microseconds):
-    return '%.3g us' % microseconds
+    return '%s us' % three_digits(microseconds)
 
 
 def _ms(microseconds):
-    return '%.3g ms' % (microseconds / 1e3)
+    return '%s ms' % three_digits(microseconds / 1e3)
+
+
+def _both_ms(stock_us, ours_us):
+    return '%s / %s ms' % (three_digits(stock_us / 1e3),
+                           three_digits(ours_us / 1e3))
+
+
+def three_digits(number):
+    """Return a number as text, with three digits: 24,600 for 24,620."""
+    rounded = float('%.3g' % number)
+    return format(rounded, ',.0f' if rounded >= 1000 else '.3g')
 
 
 def _number(number):
