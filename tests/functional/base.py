@@ -179,16 +179,22 @@ class FunctionalTest(cloud.Cloud):
 
     def boot_with_hint(self, flavor, hint, state='ACTIVE', count=1,
                        key='os:scheduler_hints', api=None, **kwargs):
-        """Create servers with a priority hint; return the first server.
+        """Create servers with a priority hint; return one of them.
 
+        :param state: state for which this waits, of each server
         :param api: API client; by default that of the administrator
         :param kwargs: other attributes of the server
         """
+        api = api or self.api
         body = {'server': self._build_server(
             flavor_id=flavor, networks='none'), key: {'priority': hint}}
-        body['server'].update(min_count=count, max_count=count, **kwargs)
-        server = (api or self.api).post_server(body)
-        return self._wait_for_state_change(server, state)
+        body['server'].update(min_count=count, max_count=count,
+                              return_reservation_id=True, **kwargs)
+        answer = api.post_server(body)
+        for server in api.get_servers(search_opts={
+                'reservation_id': answer['reservation_id']}):
+            server = self._wait_for_state_change(server, state)
+        return server
 
     def no_guest_migrates(self):
         """Return a context where libvirt fails all live migrations."""
