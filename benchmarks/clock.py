@@ -6,9 +6,6 @@ import gc
 import statistics
 import time
 
-#: The use of the CPU is measured over this time.
-_SAMPLE_SECONDS = 0.5
-
 
 def seconds(call):
     """Return (seconds, result) of a call.
@@ -23,18 +20,6 @@ def seconds(call):
     start = time.process_time()
     result = call()
     return time.process_time() - start, result
-
-
-def wait_until_idle():
-    """Wait until this process uses at most a tenth of a CPU.
-
-    Nova starts background threads, and keeps nothing to wait for them by.
-    """
-    is_idle = False
-    while not is_idle:
-        before = time.process_time()
-        time.sleep(_SAMPLE_SECONDS)
-        is_idle = time.process_time() - before <= 0.1 * _SAMPLE_SECONDS
 
 
 def alternate(stock, ours, repeats):

@@ -25,6 +25,7 @@ from nova.db.main import api as main
 from nova.scheduler import manager
 from nova.scheduler import request_filter
 from nova.scheduler import utils
+from nova.tests import fixtures as nova_fixtures
 from placement import db_api as placement
 
 from benchmarks import clock
@@ -78,14 +79,14 @@ class Side:
         for name in _MULTIPLIERS:
             self._options[name] = 1.0 if is_stock else 0.0
         self._configure()
-        self.manager = manager.SchedulerManager()
+        # The scheduler reads the instances of all hosts in a thread, which
+        # would compute beside the requests: let it end first.
+        with nova_fixtures.SpawnIsSynchronousFixture():
+            self.manager = manager.SchedulerManager()
         self._time(self.manager, 'host_states', '_get_all_host_states')
         hosts = self.manager.host_manager
         self._time(hosts, 'filters', 'get_filtered_hosts')
         self._time(hosts, 'weighers', 'get_weighed_hosts')
-        # After its start, the scheduler reads the instances of all hosts in a
-        # thread, which would compute beside the requests.
-        clock.wait_until_idle()
 
     def _configure(self):
         """Set the options: the weighers read some of them for each request."""

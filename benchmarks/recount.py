@@ -48,7 +48,8 @@ def measure(repeats, numbers=GUESTS):
     """
     # The cloud reads its own configuration.
     nova.conf.CONF.clear()
-    found = {'recount.repeats': _RECOUNTS * repeats}
+    recounts = _RECOUNTS * repeats
+    found = {'recount.repeats': recounts}
     with cloud.Cloud.running() as running:
         running.let_guests_migrate()
         sides = {name: Side(running, name) for name in (STOCK, OURS)}
@@ -57,7 +58,7 @@ def measure(repeats, numbers=GUESTS):
                 for side in sides.values():
                     side.fill(number)
                 found.update(_measure_recount(
-                    sides, number, _RECOUNTS * repeats, calls, held))
+                    sides, number, recounts, calls, held))
                 for operation in 'create', 'delete', 'live_migration':
                     found.update(_measure_operation(
                         sides, number, repeats, operation, held))

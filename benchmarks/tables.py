@@ -176,8 +176,8 @@ def request_parts(found):
         row = [_number(size), _number(limit), str(instances), REQUESTS[kind]]
         for part in 'placement', 'host_states', 'filters', 'weighers':
             row.append(_both_ms(
-                1e3 * found['%s.stock_%s_ms' % (key, part)],
-                1e3 * found['%s.ours_%s_ms' % (key, part)]))
+                found['%s.stock_%s_ms' % (key, part)],
+                found['%s.ours_%s_ms' % (key, part)]))
         row.append('%d / %d' % (sum(found[key + '.stock_queries'].values()),
                                 sum(found[key + '.ours_queries'].values())))
         peaks = ''
@@ -235,8 +235,8 @@ def computes(found):
 
 
 def _locked(found, key):
-    return _both_ms(found[key + '.stock_lock_us'],
-                    found[key + '.ours_lock_us'])
+    return _both_ms(found[key + '.stock_lock_us'] / 1e3,
+                    found[key + '.ours_lock_us'] / 1e3)
 
 
 def _floating(found):
@@ -362,9 +362,8 @@ def _ms(microseconds):
     return '%s ms' % three_digits(microseconds / 1e3)
 
 
-def _both_ms(stock_us, ours_us):
-    return '%s / %s ms' % (three_digits(stock_us / 1e3),
-                           three_digits(ours_us / 1e3))
+def _both_ms(stock, ours):
+    return '%s / %s ms' % (three_digits(stock), three_digits(ours))
 
 
 def three_digits(number):

@@ -80,8 +80,8 @@ def get_expected(instance: objects.Instance,
             instance.vm_state, instance.task_state):
         return {}
     flavor = instance.flavor
-    # Not the projects that may use the flavor: they are a list, and change no
-    # amount.
+    # Leave out the projects that may use the flavor: a list cannot be looked
+    # up, and they change no amount.
     fields = tuple(
         (name, getattr(flavor, name)) for name in flavor.fields
         if name in flavor and name not in ('extra_specs', 'projects'))
@@ -100,9 +100,9 @@ def _ask_scheduler(
         is_volume_backed: bool) -> dict[str, int]:
     """Return the amounts that Nova's scheduler requests for an instance.
 
-    The answers are kept: to ask takes ten times as long as to find an answer
-    again. Each instance of a host may have other metadata, so the number of
-    answers must be larger than that of the instances of a host.
+    The answers are kept: asking Nova takes ten times as long as looking an
+    answer up. Each instance may have metadata of its own, so there must be
+    more answers than a host has instances.
 
     :param flavor_fields: names and values of the fields of the flavor
     :param system_metadata: that of the instance, with the image properties, in

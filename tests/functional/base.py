@@ -181,7 +181,7 @@ class FunctionalTest(cloud.Cloud):
                        key='os:scheduler_hints', api=None, **kwargs):
         """Create servers with a priority hint; return one of them.
 
-        :param state: state for which this waits, of each server
+        :param state: state that each server must reach
         :param api: API client; by default that of the administrator
         :param kwargs: other attributes of the server
         """
@@ -190,11 +190,20 @@ class FunctionalTest(cloud.Cloud):
             flavor_id=flavor, networks='none'), key: {'priority': hint}}
         body['server'].update(min_count=count, max_count=count,
                               return_reservation_id=True, **kwargs)
-        answer = api.post_server(body)
-        for server in api.get_servers(search_opts={
-                'reservation_id': answer['reservation_id']}):
-            server = self._wait_for_state_change(server, state)
-        return server
+        return self.wait_for_request(api.post_server(body), api, state)[0]
+
+    def wait_for_request(self, answer, api=None, state='ACTIVE'):
+        """Wait for all servers of a request; return them.
+
+        :param answer: that of Nova, if the body of the request has
+            ``return_reservation_id``
+        :param api: API client; by default that of the administrator
+        :param state: state that each server must reach
+        """
+        servers = (api or self.api).get_servers(search_opts={
+            'reservation_id': answer['reservation_id']})
+        return [self._wait_for_state_change(server, state)
+                for server in servers]
 
     def no_guest_migrates(self):
         """Return a context where libvirt fails all live migrations."""

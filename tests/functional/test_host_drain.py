@@ -116,10 +116,7 @@ class HostDrain(maintenance.Maintenance):
             flavor_id=flavor, networks='none', az='nova:' + host)
         body.update(min_count=number, max_count=number,
                     return_reservation_id=True)
-        answer = self.api.api_post('/servers', {'server': body}).body
-        for server in self.api.get_servers(search_opts={
-                'reservation_id': answer['reservation_id']}):
-            self._wait_for_state_change(server, 'ACTIVE')
+        self.wait_for_request(self.api.post_server({'server': body}))
 
     def test_nova_chooses_the_host(self):
         """Of five hosts, two have a trait that the flavor requires."""

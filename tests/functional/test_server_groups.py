@@ -52,14 +52,9 @@ class ServerGroups(base.FunctionalTest):
 
     def create(self, group, flavor=None, count=1, host=None):
         """Create members of a group; returns the servers."""
-        reservation = self.api.api_post('/servers', self._request(
+        servers = self.wait_for_request(self.api.post_server(self._request(
             group, flavor or self.small, host=host, min_count=count,
-            max_count=count, return_reservation_id=True,
-        )).body['reservation_id']
-        servers = self.api.get_servers(
-            search_opts={'reservation_id': reservation})
-        for each in servers:
-            self._wait_for_state_change(each, 'ACTIVE')
+            max_count=count, return_reservation_id=True)))
         # Until the update, Nova counts the builds against the hosts.
         for name in set(map(self.host_of, servers)):
             self.update_host(name)
